@@ -1,0 +1,31 @@
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.built
+SOURCES := pyproject.toml setup.py $(shell find _native -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+
+.PHONY: run test build debug lint bench clean
+run: $(STAMP)
+	$(BIN)/firearrow broker $(ARGS)
+test: $(VENV)/.test
+	$(BIN)/pytest $(ARGS)
+build: $(STAMP)
+lint: $(VENV)/.test
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+bench: $(VENV)/.test
+	$(BIN)/pytest bench --benchmark-enable $(ARGS)
+debug: $(VENV)/.test
+	FIREARROW_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace --force && $(BIN)/pytest $(ARGS)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+$(STAMP): $(VENV)/bin/python $(SOURCES)
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+$(VENV)/.test: $(STAMP)
+	$(BIN)/pip install --quiet --editable '.[test]'
+	touch $@
+clean:
+	rm -rf $(VENV) build *.egg-info
+	find _native -name '*.so' -o -name '*.c' | xargs rm -f

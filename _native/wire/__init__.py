@@ -1,0 +1,1 @@
+"""Bytes on the socket: frames, headers, commands, connections. Knows no store and no topic."""

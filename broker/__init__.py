@@ -1,0 +1,1 @@
+"""Policy of the broker and the name server: plain Python, no pointers."""

@@ -1,0 +1,1 @@
+"""One module per family of request codes; each turns a request into an answer."""

@@ -1,0 +1,1 @@
+"""What runs beside the requests: turns, flushing, holds, saving, registering."""

@@ -1,0 +1,1 @@
+"""State of the broker: topics, groups, offsets, clients, locks, routes."""

@@ -1,0 +1,1 @@
+"""The Python client: comes with its own issue; empty today."""

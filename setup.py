@@ -1,0 +1,68 @@
+"""Build of the native rooms and the mapping of the top-level folders into the `firearrow` namespace.
+
+`build/shape/firearrow/<folder>` is a tree of links to the real folders: Cython's cimport and mypy look for the dotted
+path on disk. FIREARROW_DEBUG=1 builds with bounds checks, assertions and without optimisation.
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+ROOT = Path(__file__).resolve().parent
+FOLDERS = ("_native", "broker", "client", "spark_tools")
+DEBUG = os.environ.get("FIREARROW_DEBUG") == "1"
+
+
+def link_shape() -> Path:
+    shape = ROOT / "build" / "shape"
+    (shape / "firearrow").mkdir(parents=True, exist_ok=True)
+    for folder in FOLDERS:
+        link = shape / "firearrow" / folder
+        if link.is_symlink() and link.resolve() != (ROOT / folder):
+            link.unlink()
+        if not link.is_symlink():
+            link.symlink_to(ROOT / folder)
+    return shape
+
+
+def extensions() -> list[Extension]:
+    flags = ["-O0", "-g"] if DEBUG else ["-O3"]
+    return [
+        Extension(
+            "firearrow._native." + ".".join(source.relative_to(ROOT / "_native").with_suffix("").parts),
+            [str(source.relative_to(ROOT))],
+            include_dirs=[str(source.parent.relative_to(ROOT))],
+            extra_compile_args=[*flags, "-Wno-unused-function", "-fno-strict-aliasing"],
+        )
+        for source in sorted((ROOT / "_native").rglob("*.pyx"))
+    ]
+
+
+def packages() -> list[str]:
+    return [
+        "firearrow." + ".".join(init.parent.relative_to(ROOT).parts)
+        for folder in FOLDERS
+        for init in sorted((ROOT / folder).rglob("__init__.py"))
+    ]
+
+
+setup(
+    packages=packages(),
+    package_dir={f"firearrow.{folder}": folder for folder in FOLDERS},
+    package_data={"": ["py.typed", "*.pxd", "*.pyi", "*.h"]},
+    ext_modules=cythonize(
+        extensions(),
+        include_path=[str(link_shape())],
+        compiler_directives={
+            "language_level": "3",
+            "embedsignature": False,
+            "boundscheck": DEBUG,
+            "wraparound": False,
+            "cdivision": True,
+            "initializedcheck": DEBUG,
+            "freethreading_compatible": False,
+        },
+    ),
+)

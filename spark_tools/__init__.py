@@ -1,0 +1,1 @@
+"""Spark tools: come with their own issue; empty today."""
