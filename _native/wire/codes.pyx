@@ -1,0 +1,3 @@
+"""Request, response and language codes, flag bits and the protocol version that we speak (see codes.pxd)."""
+
+PROTOCOL_VERSION = VERSION

@@ -1,0 +1,55 @@
+from collections.abc import Mapping
+
+class FieldError(ValueError):
+    """An ext field is missing or malformed; the text names it."""
+
+class WireError(ValueError):
+    """A frame or header cannot be read; the frame boundary may be lost."""
+
+class RemotingCommand:
+    """One request or answer. `opaque` numbers it on its connection, `ext` holds its custom header, all values text."""
+
+    code: int
+    language: int
+    version: int
+    opaque: int
+    flag: int
+    remark: str | None
+    ext: dict[str, str]
+    body: bytes
+    serializer: int
+    def __init__(
+        self,
+        code: int,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        remark: str | None = None,
+        opaque: int = 0,
+        flag: int = 0,
+        language: int = ...,
+        version: int = ...,
+        serializer: int = 0,
+    ) -> None: ...
+    @property
+    def is_response(self) -> bool: ...
+    @property
+    def is_oneway(self) -> bool: ...
+    @staticmethod
+    def request(
+        code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, oneway: bool = False
+    ) -> RemotingCommand: ...
+    def answer(
+        self, code: int = 0, remark: str | None = None, ext: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        """An answer to this request: same opaque and serializer, response flag set."""
+    @staticmethod
+    def decode(frame: bytes) -> RemotingCommand:
+        """Read one whole frame, length word included. Raises WireError."""
+    def encode(self) -> bytes:
+        """The whole frame, length word included. ValueError if a part is over its limit."""
+    def text(self, name: str) -> str: ...
+    def text_or(self, name: str, default: str) -> str: ...
+    def integer(self, name: str, bits: int = 64) -> int: ...
+    def integer_or(self, name: str, default: int, bits: int = 64) -> int: ...
+    def boolean_or(self, name: str, default: bool) -> bool: ...
