@@ -1,0 +1,15 @@
+# The comfortable object of one request or answer: cold path, tests, client. It owns all that it holds; the frame it was
+# decoded from may go.
+
+from libc.stdint cimport int32_t
+
+from firearrow._native.wire.frame cimport Frame
+
+cdef class RemotingCommand:
+    cdef public int32_t code, language, version, opaque, flag
+    cdef public int serializer
+    cdef public str remark
+    cdef public dict ext
+    cdef public bytes body
+
+cdef RemotingCommand command_of(const Frame *frame)

@@ -1,0 +1,35 @@
+# Big-endian reads and writes at a pointer. Callers have checked the bounds; nothing here does.
+# Defined inline in the header so that every module compiles its own copy.
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #define fa_swap16(x) __builtin_bswap16(x)
+    #define fa_swap32(x) __builtin_bswap32(x)
+    """
+    uint16_t fa_swap16(uint16_t) noexcept nogil
+    uint32_t fa_swap32(uint32_t) noexcept nogil
+
+
+cdef inline int16_t read_i16(const uint8_t *at) noexcept nogil:
+    cdef uint16_t raw
+    memcpy(&raw, at, 2)
+    return <int16_t> fa_swap16(raw)
+
+
+cdef inline int32_t read_i32(const uint8_t *at) noexcept nogil:
+    cdef uint32_t raw
+    memcpy(&raw, at, 4)
+    return <int32_t> fa_swap32(raw)
+
+
+cdef inline void write_i16(uint8_t *at, int16_t value) noexcept nogil:
+    cdef uint16_t raw = fa_swap16(<uint16_t> value)
+    memcpy(at, &raw, 2)
+
+
+cdef inline void write_i32(uint8_t *at, int32_t value) noexcept nogil:
+    cdef uint32_t raw = fa_swap32(<uint32_t> value)
+    memcpy(at, &raw, 4)

@@ -1,0 +1,29 @@
+# Whole frames in a byte window.
+#
+#   0        4   5         8           8+H           4+L
+#   +--------+---+---------+-----------+--------------+
+#   | L i32  | T | H u24   | header    | body         |
+#   +--------+---+---------+-----------+--------------+
+#
+# `next_frame` borrows the window and keeps nothing. A negative answer means that the frame boundary is lost, or that
+# nobody can be answered: the connection has to be closed.
+
+from libc.stdint cimport uint8_t
+
+cdef enum:
+    FRAME_PARTIAL = 0
+    FRAME_WHOLE = 1
+    FRAME_BAD_LENGTH = -1         # L is negative, under 4, or the frame is over the limit
+    FRAME_BAD_HEADER_LENGTH = -2  # H does not fit in L, or is over its limit
+    FRAME_BAD_TYPE = -3           # T is neither JSON nor ROCKETMQ
+
+cdef struct Frame:
+    int serializer
+    const uint8_t *header
+    Py_ssize_t header_bytes
+    const uint8_t *body
+    Py_ssize_t body_bytes
+    Py_ssize_t size               # of the whole frame; set as soon as the length word is there
+
+cdef int next_frame(const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_max, Frame *frame) noexcept nogil
+cdef str frame_fault(int reason)

@@ -1,0 +1,37 @@
+"""Finds whole frames in a byte window and refuses bad lengths. Borrows the window, keeps nothing."""
+
+from firearrow._native.wire.cursor cimport read_i32
+from firearrow._native.wire.limits cimport FRAME_BYTES_MIN, HEADER_BYTES_MAX
+
+
+cdef int next_frame(const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_max, Frame *frame) noexcept nogil:
+    cdef long long length
+    frame.size = 0
+    if available < 4:
+        return FRAME_PARTIAL
+    length = read_i32(at)
+    if length < FRAME_BYTES_MIN - 4 or length + 4 > bytes_max:
+        return FRAME_BAD_LENGTH
+    frame.size = length + 4
+    if available < FRAME_BYTES_MIN:
+        return FRAME_PARTIAL
+    frame.serializer = at[4]
+    frame.header_bytes = read_i32(at + 4) & 0xFFFFFF
+    if frame.serializer > 1:
+        return FRAME_BAD_TYPE
+    if frame.header_bytes > length - 4 or frame.header_bytes > HEADER_BYTES_MAX:
+        return FRAME_BAD_HEADER_LENGTH
+    if available < frame.size:
+        return FRAME_PARTIAL
+    frame.header = at + FRAME_BYTES_MIN
+    frame.body = frame.header + frame.header_bytes
+    frame.body_bytes = frame.size - FRAME_BYTES_MIN - frame.header_bytes
+    return FRAME_WHOLE
+
+
+cdef str frame_fault(int reason):
+    if reason == FRAME_BAD_LENGTH:
+        return "frame length is negative, too small or over the limit"
+    if reason == FRAME_BAD_HEADER_LENGTH:
+        return "header length is larger than the frame or over the limit"
+    return "unknown serialize type"

@@ -1,0 +1,91 @@
+"""A growing byte buffer for frames: big-endian numbers, JSON strings, patched lengths."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.stdio cimport snprintf
+from libc.string cimport memcpy
+
+from firearrow._native.wire.cursor cimport write_i16, write_i32
+
+cdef const char *HEX = "0123456789abcdef"
+
+
+@cython.final
+cdef class Writer:
+    def __dealloc__(self):
+        PyMem_Free(self.data)
+
+    cdef int reserve(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t wanted = self.size + more
+        cdef uint8_t *larger
+        if wanted <= self.capacity:
+            return 0
+        wanted = max(wanted, 2 * self.capacity, 512)
+        larger = <uint8_t *> PyMem_Realloc(self.data, wanted)
+        if larger is NULL:
+            raise MemoryError()
+        self.data = larger
+        self.capacity = wanted
+        return 0
+
+    cdef int put(self, const void *source, Py_ssize_t length) except -1:
+        self.reserve(length)
+        memcpy(self.data + self.size, source, length)
+        self.size += length
+        return 0
+
+    cdef int put_byte(self, uint8_t value) except -1:
+        self.reserve(1)
+        self.data[self.size] = value
+        self.size += 1
+        return 0
+
+    cdef int put_i16(self, int16_t value) except -1:
+        self.reserve(2)
+        write_i16(self.data + self.size, value)
+        self.size += 2
+        return 0
+
+    cdef int put_i32(self, int32_t value) except -1:
+        self.reserve(4)
+        write_i32(self.data + self.size, value)
+        self.size += 4
+        return 0
+
+    cdef int put_decimal(self, long long value) except -1:
+        cdef char text[24]
+        return self.put(text, snprintf(text, sizeof(text), "%lld", value))
+
+    cdef int put_json_string(self, const uint8_t *text, Py_ssize_t length) except -1:
+        """`text` quoted; only control characters, quotes and backslashes are escaped."""
+        cdef Py_ssize_t n
+        cdef uint8_t *to
+        self.reserve(6 * length + 2)
+        to = self.data + self.size
+        to[0] = 34
+        to += 1
+        for n in range(length):
+            if text[n] == 34 or text[n] == 92:
+                to[0] = 92
+                to[1] = text[n]
+                to += 2
+            elif text[n] < 32:
+                memcpy(to, b"\\u00", 4)
+                to[4] = HEX[text[n] >> 4]
+                to[5] = HEX[text[n] & 15]
+                to += 6
+            else:
+                to[0] = text[n]
+                to += 1
+        to[0] = 34
+        self.size = to + 1 - self.data
+        return 0
+
+    cdef void patch_i32(self, Py_ssize_t position, int32_t value) noexcept:
+        write_i32(self.data + position, value)
+
+    cdef bytes take(self):
+        cdef bytes whole = PyBytes_FromStringAndSize(<char *> self.data, self.size)
+        self.size = 0
+        return whole
