@@ -1,0 +1,76 @@
+"""Dispatch: request code → handler, and every way a handler may end → an answer. Knows no code's meaning. Loop thread."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.broker.errors import Refusal
+from firearrow.broker.peer import Handler, Peer, Routes
+
+log = logging.getLogger("firearrow.dispatch")
+
+
+class Dispatch:
+    """A table of handlers. Each listener has its own: the VIP port serves fewer codes."""
+
+    def __init__(self, routes: Iterable[Routes]) -> None:
+        self._handlers: dict[int, Handler] = {}
+        for part in routes:
+            for code, handler in part.items():
+                if code in self._handlers:
+                    raise ValueError(f"two handlers for request code {code}")
+                self._handlers[int(code)] = handler
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def without(self, codes: Iterable[int]) -> "Dispatch":
+        left_out = {int(code) for code in codes}
+        return Dispatch([{code: handler for code, handler in self._handlers.items() if code not in left_out}])
+
+    def __call__(self, request: RemotingCommand, peer: Peer) -> None:
+        handler = self._handlers.get(request.code)
+        if handler is None:
+            refusal = Refusal(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
+            )
+            return self._answer(request, peer, refused(request, refusal))
+        try:
+            answer = handler(request, peer)
+        except Exception as error:  # noqa: BLE001 (whatever happens, the peer gets an answer and the others go on)
+            answer = self._failed(request, peer, error)
+        if answer is None or isinstance(answer, RemotingCommand):
+            return self._answer(request, peer, answer)
+        task = asyncio.ensure_future(self._later(request, peer, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return None
+
+    async def drain(self) -> None:
+        """Wait for the handlers that still run."""
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _later(
+        self, request: RemotingCommand, peer: Peer, answer: Awaitable[RemotingCommand | None]
+    ) -> None:
+        try:
+            self._answer(request, peer, await answer)
+        except Exception as error:  # noqa: BLE001
+            self._answer(request, peer, self._failed(request, peer, error))
+
+    def _answer(self, request: RemotingCommand, peer: Peer, answer: RemotingCommand | None) -> None:
+        if answer is not None and not request.is_oneway:
+            peer.reply(answer)
+
+    def _failed(self, request: RemotingCommand, peer: Peer, error: Exception) -> RemotingCommand:
+        if isinstance(error, Refusal):
+            return refused(request, error)
+        if not isinstance(error, FieldError):
+            log.exception("request %d from %s:%d failed", request.code, *peer.remote)
+        text = str(error) if isinstance(error, FieldError) else f"{type(error).__name__}: {error}"
+        return request.answer(ResponseCode.SYSTEM_ERROR, text)
+
+
+def refused(request: RemotingCommand, refusal: Refusal) -> RemotingCommand:
+    return request.answer(refusal.code, refusal.remark, refusal.ext)

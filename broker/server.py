@@ -1,0 +1,154 @@
+"""Server: listeners and their connections, idle closing, drain. Knows frames and peers, no request code. Loop thread."""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Iterable
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.conn import Conn
+from firearrow.broker.errors import StartError
+from firearrow.broker.peer import Address, Peer
+
+log = logging.getLogger("firearrow.server")
+Receive = Callable[[RemotingCommand, Peer], None]
+
+OPAQUE_MAX = 0x7FFFFFFF
+ASKED_MAX = 1024
+"""Requests of ours that one peer may leave unanswered at a time."""
+
+
+class Connection(Conn, asyncio.BufferedProtocol):
+    """One accepted connection; a `Peer` to handlers and tables."""
+
+    def __init__(self, server: "Server", receive: Receive) -> None:
+        super().__init__(server.loop, frame_bytes_max=server.frame_bytes_max)
+        self._server = server
+        self._receive = receive
+        self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._opaque = 0
+        self._on_close: list[Callable[[Peer], None]] = []
+        self.remote: Address = ("", 0)
+        self.local: Address = ("", 0)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.remote = transport.get_extra_info("peername")[:2]
+        self.local = transport.get_extra_info("sockname")[:2]
+        self._server.joined(self)
+
+    def lost(self, reason: Exception | None) -> None:
+        self._server.left(self)
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(ConnectionError("the peer went away"))
+        self._asked.clear()
+        for callback in self._on_close:
+            callback(self)
+        self._on_close.clear()
+
+    def broken(self, fault: str) -> None:
+        log.warning("closed %s:%d: %s", *self.remote, fault)
+
+    def received(self, command: RemotingCommand) -> None:
+        if command.is_response:
+            future = self._asked.pop(command.opaque, None)
+            if future is not None and not future.done():
+                future.set_result(command)
+            return
+        self._receive(command, self)
+
+    def reply(self, answer: RemotingCommand) -> None:
+        try:
+            self.send(answer.encode())
+        except ValueError as error:  # an answer over a frame limit: the asker learns why
+            self.send(answer.answer(1, f"the answer does not fit in a frame: {error}").encode())
+
+    def oneway(self, command: RemotingCommand) -> None:
+        self._opaque = (self._opaque + 1) & OPAQUE_MAX
+        command.opaque = self._opaque
+        self.send(command.encode())
+
+    async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        if self.closed:
+            raise ConnectionError("the peer went away")
+        if len(self._asked) >= ASKED_MAX:
+            raise ConnectionError("the peer leaves too many requests unanswered")
+        self.oneway(command)
+        future: asyncio.Future[RemotingCommand] = self._server.loop.create_future()
+        self._asked[command.opaque] = future
+        try:
+            return await asyncio.wait_for(future, timeout_s)
+        finally:
+            self._asked.pop(command.opaque, None)
+
+    def on_close(self, callback: Callable[[Peer], None]) -> None:
+        self._on_close.append(callback)
+
+
+class Server:
+    """All listeners of the process. `idle_s`: a connection with neither read nor write for that long is closed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, idle_s: float, frame_bytes_max: int) -> None:
+        self.loop = loop
+        self.frame_bytes_max = frame_bytes_max
+        self._idle_s = idle_s
+        self._listeners: list[asyncio.Server] = []
+        self._connections: set[Connection] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def listen(self, host: str, port: int, receive: Receive) -> Address:
+        """Accept connections; the address that was bound. StartError when the port is taken or the host is not ours."""
+        try:
+            listener = await self.loop.create_server(lambda: Connection(self, receive), host, port, backlog=1024)
+        except OSError as error:
+            raise StartError(_listen_fault(host, port, error)) from None
+        self._listeners.append(listener)
+        if self._sweep is None:
+            self._sweep = self.loop.call_later(min(self._idle_s, 5), self._close_idle)
+        address: Address = listener.sockets[0].getsockname()[:2]
+        return address
+
+    @property
+    def connections(self) -> Iterable[Connection]:
+        return self._connections
+
+    def joined(self, connection: Connection) -> None:
+        self._connections.add(connection)
+
+    def left(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    def stop_listening(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    async def close(self, within_s: float) -> None:
+        """Let queued answers leave, then close every connection; what is still there after `within_s` is cut."""
+        self.stop_listening()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in list(self._connections):
+            connection.close()
+        deadline = self.loop.time() + within_s
+        while self._connections and self.loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()
+        while self._connections:
+            await asyncio.sleep(0)
+
+    def _close_idle(self) -> None:
+        oldest = self.loop.time() - self._idle_s
+        for connection in [c for c in self._connections if c.last_seen < oldest]:
+            connection.abort()
+        self._sweep = self.loop.call_later(min(self._idle_s, 5), self._close_idle)
+
+
+def _listen_fault(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is taken: stop the other broker or choose another port with --listen or --namesrv-listen"
+    if error.errno == errno.EACCES:
+        return f"port {port} on {host} needs privileges: choose one above 1023"
+    return f"cannot listen on {host}:{port}: {error.strerror or error}"

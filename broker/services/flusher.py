@@ -1,0 +1,81 @@
+"""Flusher: one thread that brings the log to disk. Under SYNC_FLUSH it is woken by every turn (group commit: the next
+turn's messages gather while one sync runs); otherwise it runs every flushIntervalCommitLog. Touches no table."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+
+from firearrow._native.store.store import MessageStore
+
+log = logging.getLogger("firearrow.flusher")
+
+
+class Flusher:
+    """`synced(offset)` and `failed(error)` are called in the loop's thread."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        *,
+        sync_flush: bool,
+        interval_ms: Callable[[], int],
+        queue_interval_ms: Callable[[], int],
+        synced: Callable[[int], None],
+        failed: Callable[[OSError], None],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._sync_flush = sync_flush
+        self._interval_ms = interval_ms
+        self._queue_interval_ms = queue_interval_ms
+        self._synced = synced
+        self._failed = failed
+        self._wake = threading.Event()
+        self._stopping = False
+        self._queues_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def soon(self) -> None:
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Return when the thread has ended; what is unsynced is left to the store's close."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.wait((self._queue_interval_ms() if self._sync_flush else self._interval_ms()) / 1000)
+            self._wake.clear()
+            if self._stopping:
+                return
+            try:
+                self._once()
+            except OSError as error:
+                log.critical("the disk refused a flush: %s", error)
+                self._call(self._failed, error)
+                return
+
+    def _once(self) -> None:
+        if self._store.flushed < self._store.written:
+            offset = self._store.sync()
+            if self._sync_flush:
+                self._call(self._synced, offset)
+        self._store.prepare()
+        if self._loop.time() >= self._queues_at:
+            self._store.flush_queues()
+            self._queues_at = self._loop.time() + self._queue_interval_ms() / 1000
+
+    def _call(self, callback: Callable[..., None], value: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, value)
+        except RuntimeError:
+            if not self._stopping:
+                raise
