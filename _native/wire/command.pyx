@@ -166,7 +166,7 @@ cdef object integer_of(str name, str value, int bits):
     if not (0 < len(digits) <= 20 and digits.isascii() and digits.isdigit()):
         raise FieldError(f"the field {name} is not a whole number: {value[:64]!r}")
     number = int(value)
-    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+    if (number if number >= 0 else ~number).bit_length() >= bits:
         raise FieldError(f"the field {name} does not fit in {bits} bits: {value}")
     return number
 

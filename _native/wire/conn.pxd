@@ -1,0 +1,34 @@
+# One peer on an ordinary transport (the engine of the fast lane will feed the same frame loop).
+#
+# Ownership: bytes are received into one window that all connections of a thread share; what is left of a partial frame
+# after a read is copied to the connection's own `rest`, whose room grows with what has really come, never with what a
+# length word claims. Commands own what they hold, so nothing points into the window when a call returns.
+#
+# Order: a read gives every whole frame to `received`, at most FRAMES_A_TURN of them, then lets the others have their
+# turn; answers gather in `answers` and leave as one write. While the peer does not read what it is sent
+# (`congested`), it is not read either: bounded by the transport's high-water mark and the answers of one turn.
+#
+# Thread: the loop's. Subclasses (server, client) override `received` and `lost`.
+
+from libc.stdint cimport uint8_t
+
+cdef class Conn:
+    cdef object loop
+    cdef readonly object transport
+    cdef list answers
+    cdef Py_ssize_t answer_bytes
+    cdef bytearray rest
+    cdef Py_ssize_t rest_bytes
+    cdef Py_ssize_t frame_bytes_max
+    cdef Py_ssize_t high_water
+    cdef readonly bint closed
+    cdef bint writing_paused
+    cdef bint flush_planned
+    cdef bint resume_planned
+    cdef bint reading_paused
+    cdef readonly long long received_frames
+    cdef readonly double last_seen
+
+    cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1
+    cdef Py_ssize_t deliver(self, const uint8_t *at, Py_ssize_t available) except -1
+    cdef int balance(self, bint more) except -1

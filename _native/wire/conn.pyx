@@ -1,0 +1,195 @@
+"""Conn: one peer on an asyncio or uvloop transport; frames in, one joined write a turn out (see conn.pxd)."""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from libc.string cimport memcpy, memmove
+
+from firearrow._native.wire.command cimport command_of
+from firearrow._native.wire.frame cimport FRAME_PARTIAL, Frame, frame_fault, next_frame
+from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_A_TURN
+
+from firearrow._native.wire.command import WireError
+
+WINDOW_BYTES = 262144
+cdef bytearray WINDOW = bytearray(WINDOW_BYTES)
+cdef Py_ssize_t SMALL_REST = WINDOW_BYTES // 2
+
+
+cdef class Conn:
+    def __init__(self, loop, *, frame_bytes_max=FRAME_BYTES_MAX, high_water=1 << 20):
+        self.loop = loop
+        self.frame_bytes_max = frame_bytes_max
+        self.high_water = high_water
+        self.answers = []
+        self.rest = bytearray()
+        self.last_seen = loop.time()
+
+    # ---- for subclasses ----
+
+    def received(self, command):
+        raise NotImplementedError
+
+    def lost(self, reason):
+        """The connection is gone; called once."""
+
+    def broken(self, fault):
+        """The frame boundary is lost; the connection is closed after this returns."""
+
+    # ---- sending ----
+
+    @property
+    def congested(self):
+        return self.writing_paused
+
+    def send(self, bytes frame not None):
+        """Queue one frame; frames queued in one turn leave as one write."""
+        if self.closed:
+            return
+        self.answers.append(frame)
+        self.answer_bytes += len(frame)
+        if not self.flush_planned:
+            self.flush_planned = True
+            self.loop.call_soon(self.flush)
+
+    def flush(self):
+        self.flush_planned = False
+        if self.answers and not self.closed:
+            self.last_seen = self.loop.time()
+            whole = self.answers[0] if len(self.answers) == 1 else b"".join(self.answers)
+            self.answers.clear()
+            self.answer_bytes = 0
+            self.transport.write(whole)
+
+    def close(self):
+        """Let queued answers leave, then close."""
+        if not self.closed and self.transport is not None:
+            self.flush()
+            self.transport.close()
+
+    def abort(self):
+        if self.transport is not None:
+            self.transport.abort()
+
+    # ---- asyncio.BufferedProtocol (subclasses name it as their second base) ----
+
+    def connection_made(self, transport):
+        self.transport = transport
+        transport.set_write_buffer_limits(high=self.high_water)
+
+    def connection_lost(self, reason):
+        self.closed = True
+        self.answers.clear()
+        self.rest = bytearray()
+        self.rest_bytes = 0
+        self.lost(reason)
+
+    def eof_received(self):
+        return False
+
+    def pause_writing(self):
+        self.writing_paused = True
+        self.balance(False)
+
+    def resume_writing(self):
+        self.writing_paused = False
+        self.balance(self.rest_bytes > 0)
+
+    def get_buffer(self, sizehint):
+        cdef Py_ssize_t room
+        if self.rest_bytes < SMALL_REST:
+            return memoryview(WINDOW)[self.rest_bytes:]
+        if self.rest_bytes == len(self.rest):
+            self.rest.extend(bytes(min(len(self.rest), self.frame_bytes_max)))
+        return memoryview(self.rest)[self.rest_bytes:]
+
+    def buffer_updated(self, Py_ssize_t count):
+        cdef uint8_t *at
+        cdef Py_ssize_t available = self.rest_bytes + count
+        cdef Py_ssize_t taken
+        self.last_seen = self.loop.time()
+        if self.rest_bytes < SMALL_REST:
+            at = <uint8_t *> PyByteArray_AS_STRING(WINDOW)
+            if self.rest_bytes:
+                memcpy(at, PyByteArray_AS_STRING(self.rest), self.rest_bytes)
+        else:
+            at = <uint8_t *> PyByteArray_AS_STRING(self.rest)
+        taken = self.deliver(at, available)
+        if taken >= 0:
+            self.keep(at + taken, available - taken)
+
+    # ---- the frame loop ----
+
+    cdef Py_ssize_t deliver(self, const uint8_t *at, Py_ssize_t available) except -1:
+        """Hand every whole frame to `received`; how many bytes were used up (all of them once the connection closes)."""
+        cdef Frame frame
+        cdef Py_ssize_t taken = 0
+        cdef int status = 1
+        cdef int frames = 0
+        while frames < FRAMES_A_TURN and not self.writing_paused and self.answer_bytes < self.high_water:
+            status = next_frame(at + taken, available - taken, self.frame_bytes_max, &frame)
+            if status == FRAME_PARTIAL:
+                break
+            if status < 0:
+                return self.give_up(frame_fault(status), available)
+            try:
+                command = command_of(&frame)
+            except WireError as fault:
+                return self.give_up(str(fault), available)
+            taken += frame.size
+            frames += 1
+            self.received_frames += 1
+            self.received(command)
+            if self.closed or self.transport.is_closing():
+                return available
+        self.balance(status != FRAME_PARTIAL)
+        return taken
+
+    def give_up(self, fault, available):
+        self.broken(fault)
+        self.close()
+        return available
+
+    cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1:
+        """Copy what is left of a partial frame to the connection's own room."""
+        cdef char *own
+        if length > len(self.rest):
+            grown = bytearray(max(length, 2 * len(self.rest)) if length >= SMALL_REST else length)
+            memcpy(PyByteArray_AS_STRING(grown), at, length)
+            self.rest = grown
+        else:
+            own = PyByteArray_AS_STRING(self.rest)
+            memmove(own, at, length)
+            if length == 0 and len(self.rest) > 0:
+                self.rest = bytearray()
+        self.rest_bytes = length
+        return 0
+
+    cdef int balance(self, bint more) except -1:
+        """Read on, or not; come back for whole frames that wait in `rest` when this turn had enough of them."""
+        cdef bint pause = self.writing_paused or more
+        if self.closed or self.transport is None or self.transport.is_closing():
+            return 0
+        if pause != self.reading_paused:
+            self.reading_paused = pause
+            if pause:
+                self.transport.pause_reading()
+            else:
+                self.transport.resume_reading()
+        if more and not self.writing_paused and not self.resume_planned:
+            self.resume_planned = True
+            self.loop.call_soon(self.go_on)
+        return 0
+
+    def go_on(self):
+        """The next turn for frames that had to wait."""
+        cdef bytearray own = self.rest
+        cdef Py_ssize_t taken
+        self.resume_planned = False
+        if self.closed or self.writing_paused or self.transport.is_closing():
+            return
+        if self.answer_bytes >= self.high_water:
+            self.flush()
+            if self.writing_paused:
+                return
+        taken = self.deliver(<uint8_t *> PyByteArray_AS_STRING(own), self.rest_bytes)
+        if not self.closed:
+            self.keep(<uint8_t *> PyByteArray_AS_STRING(own) + taken, self.rest_bytes - taken)

@@ -1,0 +1,139 @@
+"""The command line: arguments → Options → App; exit codes. 0 clean, 2 wrong usage, 3 cannot start."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from firearrow.broker.config import Config, ConfigError, apply, from_file
+from firearrow.broker.errors import StartError
+from firearrow.broker.options import Options
+
+CANNOT_START = 3
+
+cli = typer.Typer(
+    name="firearrow",
+    help="A message broker for one machine that speaks Apache RocketMQ.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"firearrow {metadata.version('firearrow')}")
+        raise typer.Exit()
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")]
+LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error; the log goes to stderr.")]
+
+
+@cli.callback()
+def common(version: Version = False) -> None:
+    """Options before the command."""
+
+
+@cli.command()
+def broker(
+    store: Annotated[Path | None, typer.Option(help="Folder of the store  [default: ~/firearrow/store]")] = None,
+    listen: Annotated[str | None, typer.Option(help="HOST:PORT of the broker  [default: 127.0.0.1:10911]")] = None,
+    namesrv_listen: Annotated[
+        str, typer.Option(help="HOST:PORT of the name server inside, or off.")
+    ] = "127.0.0.1:9876",
+    namesrv: Annotated[
+        str | None, typer.Option(help="Outside name servers to register with: ADDR;ADDR")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="An Apache broker.conf, taken as it is.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE; overrides the config file.")] = None,
+    log_level: LogLevel = "warning",
+    version: Version = False,
+) -> None:
+    """Run the broker, with its name server in the same process."""
+    _logging(log_level)
+    options = _options(store, listen, namesrv, config, set_ or [])
+    from firearrow.broker.app import App  # noqa: PLC0415 (help and usage errors need no broker)
+
+    _run(lambda loop: App(loop, Config(options, config), _address(namesrv_listen, "--namesrv-listen")).run())
+
+
+@cli.command()
+def namesrv(
+    listen: Annotated[str, typer.Option(help="HOST:PORT to listen on.")] = "127.0.0.1:9876",
+    log_level: LogLevel = "warning",
+) -> None:
+    """Run the name server alone."""
+    _logging(log_level)
+    from firearrow.broker.app import NameServerApp  # noqa: PLC0415
+
+    _run(lambda loop: NameServerApp(loop, _address(listen, "--listen")).run())
+
+
+def main() -> None:
+    cli()
+
+
+def _options(
+    store: Path | None, listen: str | None, namesrv: str | None, config: Path | None, pairs: list[str]
+) -> Options:
+    options = Options()
+    try:
+        if config is not None:
+            options = from_file(options, config)
+        options = apply(options, dict(_pair(pair) for pair in pairs))
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    given: dict[str, str] = {}
+    if store is not None:
+        given["storePathRootDir"] = str(store)
+    if namesrv is not None:
+        given["namesrvAddr"] = namesrv
+    if listen is not None:
+        address = _address(listen, "--listen")
+        if address is None:
+            raise typer.BadParameter("--listen needs HOST:PORT")
+        given["bindAddress"], given["listenPort"] = address[0], str(address[1])
+    return apply(options, given)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set needs KEY=VALUE, not {text!r}")
+    return key.strip(), value.strip()
+
+
+def _address(text: str, option: str) -> tuple[str, int] | None:
+    """HOST:PORT, or None for `off`. A host in brackets is an IPv6 address."""
+    if text == "off":
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise typer.BadParameter(f"{option} needs HOST:PORT, not {text!r}")
+    return host.strip("[]"), int(port)
+
+
+def _logging(level: str) -> None:
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise typer.BadParameter(f"--log-level is debug, info, warning or error, not {level!r}")
+    logging.basicConfig(level=number, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _run(start: Callable[[asyncio.AbstractEventLoop], Awaitable[None]]) -> None:
+    import uvloop  # noqa: PLC0415
+
+    async def main() -> None:
+        await start(asyncio.get_running_loop())
+
+    try:
+        uvloop.run(main())
+    except StartError as error:
+        typer.echo(f"firearrow: {error}", err=True)
+        raise typer.Exit(CANNOT_START) from None

@@ -1,0 +1,61 @@
+"""VIEW_MESSAGE_BY_ID (33) and QUERY_MESSAGE (12): records found by place or by key."""
+
+from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.peer import Peer, Routes
+
+UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
+BODY_BYTES_MAX = 8 << 20
+"""An answer stays well below a frame's limit; what does not fit is left out, newest first."""
+
+
+class QueryHandler:
+    def __init__(self, store: MessageStore, config: Config) -> None:
+        self._store = store
+        self._config = config
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.VIEW_MESSAGE_BY_ID: self.view_message,
+            RequestCode.QUERY_MESSAGE: self.query_message,
+        }
+
+    def view_message(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        offset = request.integer("offset")
+        record = self._store.record_at(offset)
+        if record is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        return request.answer(body=record)
+
+    def query_message(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        options = self._config.options
+        count = min(request.integer("maxNum", 32), options.query_count)
+        if request.boolean_or(UNIQUE_KEY_QUERY, False):
+            count = options.unique_query_count
+        records, last_ms, last_offset = self._store.query(
+            request.text("topic"),
+            request.text("key"),
+            max(count, 0),
+            request.integer("beginTimestamp"),
+            request.integer("endTimestamp"),
+            tag=request.text_or("indexType", "") == "T",
+        )
+        ext = {"indexLastUpdatePhyoffset": str(last_offset), "indexLastUpdateTimestamp": str(last_ms)}
+        if not records:
+            remark = "can not find message, maybe time range not correct"
+            return request.answer(ResponseCode.QUERY_NOT_FOUND, remark, ext)
+        return request.answer(ext=ext, body=b"".join(_within(records, BODY_BYTES_MAX)))
+
+
+def _within(records: list[bytes], bytes_max: int) -> list[bytes]:
+    """The first records that fit; at least one."""
+    total, fit = 0, []
+    for record in records:
+        total += len(record)
+        if fit and total > bytes_max:
+            break
+        fit.append(record)
+    return fit

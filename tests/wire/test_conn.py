@@ -1,0 +1,211 @@
+"""Conn: frames come out whole whatever the cuts, answers leave together, a peer that does not read is not read."""
+
+import asyncio
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.conn import Conn
+
+FRAMES_A_TURN = 256
+
+
+class Echo(Conn):
+    """Keeps what it receives; answers each request with `answer_bytes` of body."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, answer_bytes: int | None = None, **limits: int) -> None:
+        super().__init__(loop, **limits)
+        self.commands: list[RemotingCommand] = []
+        self.faults: list[str] = []
+        self.losses = 0
+        self.answer_size = answer_bytes
+
+    def received(self, command: RemotingCommand) -> None:
+        self.commands.append(command)
+        if self.answer_size is not None:
+            self.send(command.answer(body=bytes(self.answer_size)).encode())
+
+    def broken(self, fault: str) -> None:
+        self.faults.append(fault)
+
+    def lost(self, reason: Exception | None) -> None:
+        self.losses += 1
+
+
+class Transport:
+    """Records what a Conn does with its transport; `congest` acts as a full socket."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.reading = True
+        self.closing = False
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.high = high
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def connected(conn: Echo) -> Transport:
+    transport = Transport()
+    conn.connection_made(transport)  # type: ignore[arg-type]
+    return transport
+
+
+def feed(conn: Conn, data: bytes) -> None:
+    while data:
+        room = conn.get_buffer(-1)
+        piece = data[: len(room)]
+        room[: len(piece)] = piece
+        room.release()
+        conn.buffer_updated(len(piece))
+        data = data[len(piece) :]
+
+
+def turn(loop: asyncio.AbstractEventLoop) -> None:
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+
+
+def requests(count: int, body: int = 0) -> bytes:
+    return b"".join(
+        RemotingCommand(34, {"n": str(n)}, bytes(body), opaque=n, serializer=n % 2).encode() for n in range(count)
+    )
+
+
+def test_frames_fed_in_two_pieces_at_every_cut(loop: asyncio.AbstractEventLoop) -> None:
+    data = requests(3, 5)
+    for cut in range(len(data) + 1):
+        conn = Echo(loop)
+        connected(conn)
+        feed(conn, data[:cut])
+        feed(conn, data[cut:])
+        assert [c.opaque for c in conn.commands] == [0, 1, 2]
+        assert conn.received_frames == 3
+
+
+def test_frames_fed_byte_by_byte(loop: asyncio.AbstractEventLoop) -> None:
+    conn = Echo(loop)
+    connected(conn)
+    for byte in requests(4, 3):
+        feed(conn, bytes([byte]))
+    assert [c.opaque for c in conn.commands] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("piece", [1 << 14, 1 << 17, (1 << 18) - 1, 1 << 18, 1 << 20])
+def test_a_big_frame_among_small_ones_in_pieces_of_any_size(loop: asyncio.AbstractEventLoop, piece: int) -> None:
+    big = RemotingCommand(10, body=bytes(range(256)) * 4096 * 4, opaque=7).encode()
+    data = requests(2) + big + requests(2)
+    conn = Echo(loop)
+    connected(conn)
+    for at in range(0, len(data), piece):
+        feed(conn, data[at : at + piece])
+    assert [c.opaque for c in conn.commands] == [0, 1, 7, 0, 1]
+    assert conn.commands[2].body == bytes(range(256)) * 4096 * 4
+
+
+def test_two_connections_share_the_window_and_not_their_bytes(loop: asyncio.AbstractEventLoop) -> None:
+    one, other = Echo(loop), Echo(loop)
+    connected(one)
+    connected(other)
+    first, second = requests(3, 100), requests(2, 40_000)
+    step = 37
+    for at in range(0, max(len(first), len(second)), step):
+        feed(one, first[at : at + step])
+        feed(other, second[at : at + step])
+    assert [len(c.body) for c in one.commands] == [100] * 3
+    assert [len(c.body) for c in other.commands] == [40_000] * 2
+
+
+def test_answers_of_one_turn_leave_as_one_write(loop: asyncio.AbstractEventLoop) -> None:
+    conn = Echo(loop, answer_bytes=10)
+    transport = connected(conn)
+    feed(conn, requests(20))
+    assert transport.writes == []
+    turn(loop)
+    assert len(transport.writes) == 1
+
+
+def test_a_flood_on_one_connection_lets_the_others_have_their_turn(loop: asyncio.AbstractEventLoop) -> None:
+    conn = Echo(loop)
+    transport = connected(conn)
+    feed(conn, requests(FRAMES_A_TURN * 2 + 5))
+    assert len(conn.commands) == FRAMES_A_TURN
+    assert not transport.reading
+    turn(loop)
+    assert len(conn.commands) == FRAMES_A_TURN * 2
+    turn(loop)
+    assert len(conn.commands) == FRAMES_A_TURN * 2 + 5
+    assert transport.reading
+
+
+def test_a_peer_that_does_not_read_is_not_read(loop: asyncio.AbstractEventLoop) -> None:
+    conn = Echo(loop, answer_bytes=1000, high_water=10_000)
+    transport = connected(conn)
+    feed(conn, requests(100))
+    answered_at_once = len(conn.commands)
+    assert answered_at_once <= 11
+    conn.pause_writing()
+    turn(loop)
+    turn(loop)
+    assert len(conn.commands) == answered_at_once
+    assert not transport.reading
+    assert conn.congested
+    conn.resume_writing()
+    for _ in range(40):
+        turn(loop)
+    assert [c.opaque for c in conn.commands] == list(range(100))
+    assert transport.reading
+
+
+@pytest.mark.parametrize("bad", [struct.pack(">i", -1), struct.pack(">iI", 4, 9), b"\x16\x03\x01\x00", b"{}{}{}{}"])
+def test_a_lost_frame_boundary_closes_after_the_answers_before_it(loop: asyncio.AbstractEventLoop, bad: bytes) -> None:
+    conn = Echo(loop, answer_bytes=1)
+    transport = connected(conn)
+    feed(conn, requests(2) + bad + bytes(8))
+    assert len(conn.commands) == 2
+    assert transport.closing
+    assert len(transport.writes) == 1
+    assert len(conn.faults) == 1
+
+
+def test_room_grows_with_what_came_and_not_with_what_was_claimed(loop: asyncio.AbstractEventLoop) -> None:
+    conn = Echo(loop)
+    connected(conn)
+    feed(conn, struct.pack(">iI", 15 << 20, 2) + b"{}")
+    for _ in range(10):
+        feed(conn, bytes(20_000))
+        assert len(conn.get_buffer(-1)) <= 1 << 18
+
+
+def test_nothing_is_sent_after_the_connection_is_lost(loop: asyncio.AbstractEventLoop) -> None:
+    conn = Echo(loop)
+    transport = connected(conn)
+    conn.connection_lost(None)
+    conn.send(b"x")
+    turn(loop)
+    assert (transport.writes, conn.closed, conn.losses) == ([], True, 1)
