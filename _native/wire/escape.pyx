@@ -1,0 +1,97 @@
+"""Writes out the escapes of a JSON string as UTF-8 (see escape.pxd)."""
+
+
+cdef int hex_value(uint8_t digit) noexcept nogil:
+    if 48 <= digit <= 57:
+        return digit - 48
+    if 97 <= digit <= 102:
+        return digit - 87
+    if 65 <= digit <= 70:
+        return digit - 55
+    return -1
+
+
+cdef int hex_unit(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """The UTF-16 unit of the four digits there, or -1."""
+    cdef int n, digit, unit = 0
+    if end - at < 4:
+        return -1
+    for n in range(4):
+        digit = hex_value(at[n])
+        if digit < 0:
+            return -1
+        unit = unit * 16 + digit
+    return unit
+
+
+cdef uint8_t *put_utf8(uint8_t *to, unsigned int point) noexcept nogil:
+    if point < 0x80:
+        to[0] = <uint8_t> point
+        return to + 1
+    if point < 0x800:
+        to[0] = <uint8_t> (0xC0 | point >> 6)
+        to[1] = <uint8_t> (0x80 | point & 0x3F)
+        return to + 2
+    if point < 0x10000:
+        to[0] = <uint8_t> (0xE0 | point >> 12)
+        to[1] = <uint8_t> (0x80 | point >> 6 & 0x3F)
+        to[2] = <uint8_t> (0x80 | point & 0x3F)
+        return to + 3
+    to[0] = <uint8_t> (0xF0 | point >> 18)
+    to[1] = <uint8_t> (0x80 | point >> 12 & 0x3F)
+    to[2] = <uint8_t> (0x80 | point >> 6 & 0x3F)
+    to[3] = <uint8_t> (0x80 | point & 0x3F)
+    return to + 4
+
+
+cdef uint8_t simple_escape(uint8_t letter) noexcept nogil:
+    if letter == 110:
+        return 10
+    if letter == 116:
+        return 9
+    if letter == 114:
+        return 13
+    if letter == 98:
+        return 8
+    if letter == 102:
+        return 12
+    if letter == 34 or letter == 92 or letter == 47:
+        return letter
+    return 0
+
+
+cdef Py_ssize_t unescape(const uint8_t *at, Py_ssize_t length, uint8_t *to) noexcept nogil:
+    """Write the text of an escaped span to `to` (room for `length` bytes); its length, or -1 for a bad escape.
+
+    A lone surrogate becomes `?`, as Java's encoder makes it.
+    """
+    cdef const uint8_t *end = at + length
+    cdef uint8_t *start = to
+    cdef int unit, low
+    while at < end:
+        if at[0] != 92:
+            to[0] = at[0]
+            to += 1
+            at += 1
+            continue
+        if end - at < 2:
+            return -1
+        if at[1] != 117:
+            to[0] = simple_escape(at[1])
+            if to[0] == 0:
+                return -1
+            to += 1
+            at += 2
+            continue
+        unit = hex_unit(at + 2, end)
+        if unit < 0:
+            return -1
+        at += 6
+        if 0xD800 <= unit < 0xDC00 and end - at >= 6 and at[0] == 92 and at[1] == 117:
+            low = hex_unit(at + 2, end)
+            if 0xDC00 <= low < 0xE000:
+                to = put_utf8(to, 0x10000 + (unit - 0xD800 << 10) + low - 0xDC00)
+                at += 6
+                continue
+        to = put_utf8(to, 63 if 0xD800 <= unit < 0xE000 else unit)
+    return to - start

@@ -1,0 +1,138 @@
+"""The house rules that a machine can hold: who imports whom, how long a file and a function may be, what stands beside what."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("_native", "broker", "client", "spark_tools")
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+BASICS = {"errors", "clock", "config", "options", "stats", "fastjson", "properties", "messageids"}
+ALLOWED: dict[str, set[str]] = {
+    "__main__": {"cli"},
+    "cli": {"app", "config", "options", "errors"},
+    "app": {"*"},
+    "server": {"dispatch", "peer", *BASICS},
+    "dispatch": {"peer", "errors"},
+    "config": {"options", "properties"},
+    "handlers": {"tables", "peer", "services.holds", "services.turn", *BASICS},
+    "services": {"tables", "peer", *BASICS},
+    "tables": {"peer", "tables", "errors", "clock", "fastjson", "messageids"},
+    "peer": set(),
+}
+"""Room or module of broker → what it may import of broker; `app` alone imports everything, nothing imports `app` but `cli`."""
+
+
+def sources(*patterns: str) -> list[Path]:
+    return sorted(path for room in ROOMS for pattern in patterns for path in (ROOT / room).rglob(pattern))
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room_of(path: Path) -> str:
+    parts = path.relative_to(ROOT / "broker").with_suffix("").parts
+    return parts[0]
+
+
+def allowed(room: str, wanted: str) -> bool:
+    may = ALLOWED.get(room, set())
+    return "*" in may or any(wanted == name or wanted.startswith(name + ".") for name in may)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "broker").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_broker_imports_follow_the_table(path: Path) -> None:
+    own = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+    for name in imported(path):
+        assert not name.startswith(("broker", "client", "_native", "spark_tools")), f"bare import of {name}"
+        assert not name.startswith(("firearrow.client", "firearrow.spark_tools")), f"{own} imports {name}"
+        if name.startswith("firearrow.broker."):
+            wanted = name.removeprefix("firearrow.broker.")
+            room = room_of(path)
+            assert allowed(room, wanted), f"{own} may not import {wanted}"
+            if room in ("handlers", "services"):
+                assert not wanted.startswith(room + ".") or wanted.startswith(("services.holds", "services.turn")), (
+                    f"{own} imports another of its room: {wanted}"
+                )
+
+
+def test_native_rooms_know_their_own_room_only() -> None:
+    for path in sources("*.pyx", "*.pxd"):
+        room = path.relative_to(ROOT / "_native").parts[0]
+        for match in re.finditer(r"^\s*(?:from|import)\s+(firearrow[\w.]*)", path.read_text("utf-8"), re.M):
+            wanted = match.group(1).removeprefix("firearrow._native.").split(".")[0]
+            assert wanted == room or (room == "path" and wanted in ("wire", "store")), f"{path}: {match.group(0)}"
+
+
+@pytest.mark.parametrize("path", sources("*.py", "*.pyx", "*.pxd", "*.h"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_are_short(path: Path) -> None:
+    lines = len(path.read_text("utf-8").splitlines())
+    assert lines <= FILE_LINES_MAX, f"{lines} lines: look for the second noun in it"
+
+
+@pytest.mark.parametrize("path", sources("*.py"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_functions_fit_a_screen(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            length = node.end_lineno - node.lineno + 1
+            assert length <= FUNCTION_LINES_MAX, f"{node.name}: {length} lines"
+
+
+def test_cython_functions_fit_a_screen() -> None:
+    for path in sources("*.pyx"):
+        starts: list[tuple[int, int, str]] = []
+        lines = path.read_text("utf-8").splitlines()
+        for number, line in enumerate(lines):
+            match = re.match(r"(\s*)(?:def|cdef inline|cpdef|cdef) .*\(.*", line)
+            if match and (line.rstrip().endswith((":", "(", ","))):
+                starts.append((number, len(match.group(1)), line.strip()))
+        for number, indent, head in starts:
+            end = number + 1
+            while end < len(lines) and (not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) > indent):
+                end += 1
+            while not lines[end - 1].strip():
+                end -= 1
+            assert end - number <= FUNCTION_LINES_MAX, f"{path.name}: {head}: {end - number} lines"
+
+
+def test_every_cython_module_has_its_types_beside_it() -> None:
+    for path in sources("*.pyx"):
+        assert path.with_suffix(".pyi").exists(), f"{path} has no .pyi"
+
+
+def test_every_module_says_what_it_is() -> None:
+    for path in sources("*.py"):
+        assert ast.get_docstring(ast.parse(path.read_text("utf-8"))), f"{path} has no docstring"
+
+
+def test_no_room_is_called_utils() -> None:
+    banned = {"utils", "util", "helpers", "helper", "common", "misc", "impl", "manager"}
+    assert not [path for path in sources("*.py", "*.pyx") if path.stem in banned]
+
+
+def test_package_init_files_hold_no_code() -> None:
+    for path in sources("__init__.py"):
+        body = ast.parse(path.read_text("utf-8")).body
+        assert all(isinstance(node, ast.Expr | ast.Import | ast.ImportFrom | ast.Assign) for node in body), path
+
+
+def test_architecture_names_every_module() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    missing = [
+        str(path.relative_to(ROOT))
+        for path in sources("*.py", "*.pyx")
+        if path.stem not in ("__init__",) and not re.search(rf"\b{re.escape(path.stem)}\b", text)
+    ]
+    assert not missing
