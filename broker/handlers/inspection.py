@@ -1,0 +1,156 @@
+"""The broker looked at and tuned: runtime info (28), config (25, 26), statistics (315), HA status (907)."""
+
+import os
+import shutil
+
+import orjson
+
+from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker import properties
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config, ConfigError
+from firearrow.broker.errors import Refusal
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.stats import Stats, Window
+
+VERSION_DESC = f"V5_{(PROTOCOL_VERSION - 413) // 20}_{(PROTOCOL_VERSION - 413) % 20 // 2}"
+
+
+class InspectionHandler:
+    def __init__(self, store: MessageStore, config: Config, stats: Stats, clock: Clock) -> None:
+        self._store = store
+        self._config = config
+        self._stats = stats
+        self._clock = clock
+        self._version = {"counter": 0, "stateVersion": 0, "timestamp": clock.now_ms()}
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
+            RequestCode.GET_BROKER_CONFIG: self.get_config,
+            RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.view_stats,
+            RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
+        }
+
+    def get_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        body = properties.format(dict(sorted(self._config.properties().items()))).encode()
+        return request.answer(ext={"version": orjson.dumps(self._version).decode()}, body=body)
+
+    def update_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        try:
+            pairs = properties.parse(request.body.decode())
+        except ValueError as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the body is no properties text: {error}") from None
+        if any(key in self._config.options.config_black_list.split(";") for key in pairs):
+            raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        try:
+            self._config.update(pairs)
+        except ConfigError as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        self._version["counter"] += 1
+        self._version["timestamp"] = self._clock.now_ms()
+        return request.answer()
+
+    def view_stats(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        name, key = request.text("statsName"), request.text("statsKey")
+        windows = self._stats.view(name, key)
+        if windows is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        minute, hour, day = (_window(window) for window in windows)
+        return request.answer(body=orjson.dumps({"statsDay": day, "statsHour": hour, "statsMinute": minute}))
+
+    def ha_status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """A master without slaves."""
+        client = dict.fromkeys(
+            ("lastReadTimestamp", "lastWriteTimestamp", "masterFlushOffset", "maxOffset", "transferredByteInSecond"), 0
+        )
+        status = {"haClientRuntimeInfo": client, "haConnectionInfo": [], "inSyncSlaveNums": 0, "master": True}
+        return request.answer(body=orjson.dumps(status | {"masterCommitLogMaxOffset": self._store.written}))
+
+    def runtime_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        table = {**self._totals(), **self._rates(), **self._disk(), **self._log()}
+        return request.answer(body=orjson.dumps({"table": table}))
+
+    def _totals(self) -> dict[str, str]:
+        stats = self._stats
+        (put_yesterday, got_yesterday), (put_today, got_today) = stats.mornings
+        return {
+            "brokerVersionDesc": VERSION_DESC,
+            "brokerVersion": str(PROTOCOL_VERSION),
+            "brokerActive": "true",
+            "bootTimestamp": str(stats.started_ms),
+            "runtime": _runtime(self._clock.now_ms() - stats.started_ms),
+            "msgPutTotalYesterdayMorning": str(put_yesterday),
+            "msgPutTotalTodayMorning": str(put_today),
+            "msgPutTotalTodayNow": str(stats.put_times),
+            "msgGetTotalYesterdayMorning": str(got_yesterday),
+            "msgGetTotalTodayMorning": str(got_today),
+            "msgGetTotalTodayNow": str(stats.get_transferred),
+            "putMessageTimesTotal": str(stats.put_times),
+            "putMessageFailedTimes": str(stats.put_failed),
+            "putMessageSizeTotal": str(stats.put_bytes),
+            "putMessageAverageSize": str(stats.put_bytes / stats.put_times if stats.put_times else 0.0),
+            "startAcceptSendRequestTimeStamp": str(self._config.options.accept_sends_from_ms),
+        }
+
+    def _rates(self) -> dict[str, str]:
+        spans = [self._stats.rates(seconds) for seconds in (10, 60, 600)]
+
+        def of(name: str) -> str:
+            return " ".join(str(getattr(span, name) * 1000 / span.at_ms) for span in spans)
+
+        return {
+            "putTps": of("put"),
+            "getFoundTps": of("found"),
+            "getMissTps": of("missed"),
+            "getTransferredTps": of("transferred"),
+            "getTotalTps": " ".join(str((span.found + span.missed) * 1000 / span.at_ms) for span in spans),
+        }
+
+    def _disk(self) -> dict[str, str]:
+        options = self._config.options
+        folder = options.commitlog_path or os.path.join(options.store_root, "commitlog")
+        log, queues = shutil.disk_usage(folder), shutil.disk_usage(options.store_root)
+        ratio = f"{log.used / log.total:.2f}"
+        return {
+            "commitLogDiskRatio": ratio,
+            f"commitLogDiskRatio_{folder}": ratio,
+            "consumeQueueDiskRatio": f"{queues.used / queues.total:.2f}",
+            "commitLogDirCapacity": f"Total : {_size(log.total)}, Free : {_size(log.free)}.",
+        }
+
+    def _log(self) -> dict[str, str]:
+        store = self._store
+        return {
+            "commitLogMinOffset": str(store.min_physical),
+            "commitLogMaxOffset": str(store.written),
+            "remainHowManyDataToFlush": _size(store.written - store.flushed),
+            "dispatchBehindBytes": "0",
+            "earliestMessageTimeStamp": str(store.earliest_store_time()),
+            "pageCacheLockTimeMills": "0",
+        }
+
+
+def _window(window: Window) -> dict[str, float]:
+    return {"avgpt": window.avgpt, "sum": window.sum, "tps": window.tps}
+
+
+def _runtime(ms: int) -> str:
+    minutes, seconds = divmod(ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def _size(size: float) -> str:
+    """Bytes as Java's UtilAll prints them."""
+    if size < 1024:
+        return f"{size:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"
