@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
 
 class Refusal(Exception):
     """A request that is answered with `code` (a ResponseCode) and `remark`; the connection lives on."""
@@ -15,3 +17,8 @@ class Refusal(Exception):
 
 class StartError(Exception):
     """The broker cannot start; the text is one sentence that says what to do. Exit code 3."""
+
+
+def with_faq(remark: str) -> str:
+    """A remark with Apache's pointer to its FAQ page; its tools look for the line feed and `See`."""
+    return remark + FAQ

@@ -1,0 +1,49 @@
+"""Stats: sums and rates over a minute, an hour and a day, as Apache's rings have them; a flood of keys is bounded."""
+
+import pytest
+
+from firearrow.broker import stats as module
+from firearrow.broker.stats import Stats
+
+
+def test_a_counter_over_a_minute_and_an_hour() -> None:
+    stats = Stats("C", 0)
+    for second in range(0, 1300, 10):
+        stats.put("T", 5, 500)
+        stats.sample(second * 1000)
+    views = stats.view("TOPIC_PUT_NUMS", "T")
+    assert views is not None
+    minute, hour, _ = views
+    assert (minute.sum, minute.tps, minute.avgpt) == (30, 0.5, 5.0)
+    assert (hour.sum, hour.tps) == (600, 0.5)
+    assert stats.topic_tps("T") == 0.5
+    assert stats.view("TOPIC_PUT_NUMS", "U") is None
+
+
+def test_rates_of_the_last_seconds() -> None:
+    stats = Stats("C", 0)
+    for second in range(1, 101):
+        stats.put("T", 10, 100)
+        stats.tick(second * 1000)
+    for seconds in (10, 60, 600):
+        rate = stats.rates(seconds)
+        assert rate.put * 1000 / rate.at_ms == 10
+
+
+def test_deleting_a_topic_forgets_its_counters() -> None:
+    stats = Stats("C", 0)
+    stats.put("T", 1, 1)
+    stats.got("G", "T", 1, 1)
+    stats.forget("T")
+    assert stats.view("TOPIC_PUT_NUMS", "T") is None
+    assert stats.view("GROUP_GET_NUMS", "T@G") is None
+    assert stats.view("BROKER_PUT_NUMS", "C") is not None
+
+
+def test_a_flood_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ITEMS_MAX", 10)
+    stats = Stats("C", 0)
+    for n in range(100):
+        stats.put(f"T{n}", 1, 1)
+    assert len(stats._counters) == 10
+    assert stats.put_times == 100
