@@ -1,0 +1,89 @@
+"""Attributes of topics and groups: `+key=value,-key` of the wire, applied to those that are. Pure."""
+
+from collections.abc import Callable, Mapping
+
+PAIRS_MAX = 64
+CHARS_MAX = 4096
+
+Check = Callable[[str], bool]
+"""Whether a value may be given to an attribute."""
+Known = Mapping[str, tuple[bool, Check]]
+"""Attribute → whether it may change later, and which values it takes."""
+
+
+class AttributeRefused(ValueError):
+    """A change that may not be; the text names the key, in Apache's words."""
+
+
+def _one_of(*values: str) -> Check:
+    return frozenset(values).__contains__
+
+
+def _whole_number(text: str) -> bool:
+    return text.lstrip("-").isdecimal() and len(text) <= 20
+
+
+TOPIC_ATTRIBUTES: Known = {
+    "queue.type": (False, _one_of("BatchCQ", "SimpleCQ", "RocksDBCQ")),
+    "cleanup.policy": (False, _one_of("DELETE", "COMPACTION")),
+    "message.type": (
+        True,
+        _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED"),
+    ),
+    "reserve.time": (True, _whole_number),
+}
+GROUP_ATTRIBUTES: Known = {"priority.factor": (True, _whole_number)}
+
+
+def parsed(text: str) -> dict[str, str]:
+    """`+k=v,-k` → {"+k": "v", "-k": ""}. Raises AttributeRefused."""
+    if len(text) > CHARS_MAX:
+        raise AttributeRefused(f"attributes of {len(text)} characters, at most {CHARS_MAX}")
+    changes: dict[str, str] = {}
+    for pair in text.split(",") if text else ():
+        key, equals, value = pair.partition("=")
+        if equals and "+" not in key:
+            raise AttributeRefused(f"add/alter attribute format is wrong: {key}")
+        if not equals and "-" not in key:
+            raise AttributeRefused(f"delete attribute format is wrong: {key}")
+        if key in changes:
+            raise AttributeRefused(f"key duplication: {key}")
+        changes[key] = value
+    return changes
+
+
+def altered(known: Known, current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
+    """The attributes after `changes`; `current` is None for what is being created. AttributeRefused."""
+    if len(changes) > PAIRS_MAX:
+        raise AttributeRefused(f"{len(changes)} attributes, at most {PAIRS_MAX}")
+    after = dict(current or {})
+    seen: set[str] = set()
+    for signed, value in changes.items():
+        sign, key = signed[:1], signed[1:]
+        if not key or "+" in key or "-" in key:
+            raise AttributeRefused("kv string format wrong.")
+        if key in seen:
+            raise AttributeRefused(f"alter duplication key. key: {key}")
+        seen.add(key)
+        _check_sign(current, sign, key)
+        if key not in known:
+            raise AttributeRefused(f"unsupported key: {key}")
+        changeable, takes = known[key]
+        if current is not None and not changeable:
+            raise AttributeRefused(f"attempt to update an unchangeable attribute. key: {key}")
+        if sign == "-":
+            del after[key]
+        elif takes(value):
+            after[key] = value
+        else:
+            raise AttributeRefused(f"value is not in set: {value[:64]}")
+    return after
+
+
+def _check_sign(current: Mapping[str, str] | None, sign: str, key: str) -> None:
+    if current is None and sign != "+":
+        raise AttributeRefused(f"only add attribute is supported while creating topic. key: {key}")
+    if sign not in "+-":
+        raise AttributeRefused(f"wrong format key: {key}")
+    if sign == "-" and current is not None and key not in current:
+        raise AttributeRefused(f"attempt to delete a nonexistent key: {key}")

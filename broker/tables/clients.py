@@ -1,0 +1,223 @@
+"""ClientTable: who produces and consumes over which connection, by what their heartbeats said.
+
+In memory only. Sends nothing: it says which groups changed, its caller tells their members. Loop thread.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from firearrow.broker.clock import Clock
+from firearrow.broker.peer import Peer
+from firearrow.broker.tables.subscriptions import Subscription
+
+BROADCASTING = "BROADCASTING"
+MEMBERSHIPS_PER_PEER_MAX = 10_000
+GROUPS_MAX = 200_000
+COMPENSATIONS_MAX = 100_000
+
+
+class ClientsFull(Exception):
+    """No room for what a client wants to be; the text says which bound."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One client of one group on one connection. `language` and `version` are codes as in its requests."""
+
+    client_id: str
+    peer: Peer
+    language: int
+    version: int
+    seen_ms: int
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroup:
+    name: str
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    members: dict[Peer, Member] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    fingerprint: int | None = None
+
+    @property
+    def is_broadcasting(self) -> bool:
+        return self.message_model == BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        return [member.client_id for member in self.members.values()]
+
+    def member(self, client_id: str) -> Member | None:
+        return next((member for member in self.members.values() if member.client_id == client_id), None)
+
+
+@dataclass(slots=True)
+class Compensation:
+    """What a pull without a heartbeat said about its group."""
+
+    subscription: Subscription
+    seen_ms: int
+
+
+class ClientTable:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        channel_expired_ms: int = 120_000,
+        subscription_expired_ms: int = 600_000,
+        memberships_max: int = MEMBERSHIPS_PER_PEER_MAX,
+    ) -> None:
+        self._clock = clock
+        self._channel_expired_ms = channel_expired_ms
+        self._subscription_expired_ms = subscription_expired_ms
+        self._memberships_max = memberships_max
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[Peer, Member]] = {}
+        self._consumes: dict[Peer, set[str]] = {}
+        self._produces: dict[Peer, set[str]] = {}
+        self._compensations: dict[tuple[str, str], Compensation] = {}
+
+    # --- looking ---
+
+    def consumer_group(self, name: str) -> ConsumerGroup | None:
+        """A group that has members; None if it is not online."""
+        return self._consumers.get(name)
+
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        return list(self._consumers.values())
+
+    def groups_subscribed(self, topic: str) -> list[str]:
+        """Online groups that subscribe the topic."""
+        return sorted(name for name, group in self._consumers.items() if topic in group.subscriptions)
+
+    def subscription(self, group: str, topic: str) -> Subscription | None:
+        """What the group subscribed of the topic, by heartbeat or else by a pull that carried it."""
+        online = self._consumers.get(group)
+        found = None if online is None else online.subscriptions.get(topic)
+        if found is not None:
+            return found
+        compensation = self._compensations.get((group, topic))
+        return None if compensation is None else compensation.subscription
+
+    def producers(self, group: str) -> list[Member]:
+        return list(self._producers.get(group, {}).values())
+
+    def producer_groups(self) -> dict[str, list[Member]]:
+        return {name: list(members.values()) for name, members in self._producers.items()}
+
+    # --- heartbeats ---
+
+    def begin_consumer(
+        self, group: str, member: Member, consume_type: str, message_model: str, consume_from_where: str
+    ) -> bool:
+        """Note a consumer; True if it is new in its group. ClientsFull."""
+        self._admit(self._consumes, member.peer, group, len(self._consumers), group in self._consumers)
+        online = self._consumers.get(group)
+        if online is None:
+            online = ConsumerGroup(group, consume_type, message_model, consume_from_where)
+            self._consumers[group] = online
+        online.consume_type, online.message_model = consume_type, message_model
+        online.consume_from_where = consume_from_where
+        before = online.members.get(member.peer)
+        online.members[member.peer] = member
+        self._consumes[member.peer].add(group)
+        return before is None or before.client_id != member.client_id
+
+    def subscribe(self, group: str, wanted: Iterable[Subscription]) -> bool:
+        """Add topics, or replace what has a smaller version; True if a topic is new."""
+        online = self._consumers.get(group)
+        changed = False
+        for subscription in wanted if online is not None else ():
+            assert online is not None
+            known = online.subscriptions.get(subscription.topic)
+            if known is None or subscription.version > known.version:
+                online.subscriptions[subscription.topic] = subscription
+            changed |= known is None
+        return changed
+
+    def unsubscribe_others(self, group: str, topics: Mapping[str, object] | set[str]) -> bool:
+        """Drop the topics that the heartbeat did not name; True if there were any."""
+        online = self._consumers.get(group)
+        gone = [topic for topic in online.subscriptions if topic not in topics] if online is not None else []
+        for topic in gone:
+            assert online is not None
+            del online.subscriptions[topic]
+        return bool(gone)
+
+    def take_fingerprint(self, group: str, fingerprint: int) -> bool:
+        """Store it; True if another one was stored."""
+        online = self._consumers.get(group)
+        if online is None:
+            return False
+        before, online.fingerprint = online.fingerprint, fingerprint
+        return before is not None and before != fingerprint
+
+    def note_producer(self, group: str, member: Member) -> None:
+        """ClientsFull."""
+        self._admit(self._produces, member.peer, group, len(self._producers), group in self._producers)
+        self._producers.setdefault(group, {})[member.peer] = member
+        self._produces[member.peer].add(group)
+
+    def compensate(self, group: str, subscription: Subscription) -> None:
+        """A pull of a group without heartbeat carried its subscription."""
+        key = (group, subscription.topic)
+        if key not in self._compensations and len(self._compensations) >= COMPENSATIONS_MAX:
+            del self._compensations[next(iter(self._compensations))]
+        self._compensations[key] = Compensation(subscription, self._clock.monotonic_ms())
+
+    # --- leaving ---
+
+    def leave_consumer(self, group: str, peer: Peer) -> bool:
+        """True if the peer was a member."""
+        online = self._consumers.get(group)
+        if online is None or online.members.pop(peer, None) is None:
+            return False
+        if not online.members:
+            del self._consumers[group]
+        _forget(self._consumes, peer, group)
+        return True
+
+    def leave_producer(self, group: str, peer: Peer) -> bool:
+        members = self._producers.get(group)
+        if members is None or members.pop(peer, None) is None:
+            return False
+        if not members:
+            del self._producers[group]
+        _forget(self._produces, peer, group)
+        return True
+
+    def leave_all(self, peer: Peer) -> list[str]:
+        """The connection is gone: the consumer groups that it was a member of."""
+        for group in list(self._produces.get(peer, ())):
+            self.leave_producer(group, peer)
+        return [group for group in list(self._consumes.get(peer, ())) if self.leave_consumer(group, peer)]
+
+    def expired(self) -> list[Peer]:
+        """Connections with a member not heard of for too long (to be closed); forgets old compensations."""
+        now = self._clock.monotonic_ms()
+        oldest = now - self._channel_expired_ms
+        silent: dict[Peer, None] = {}
+        rosters = [group.members for group in self._consumers.values()] + list(self._producers.values())
+        for members in rosters:
+            silent.update((peer, None) for peer, member in members.items() if member.seen_ms < oldest)
+        oldest = now - self._subscription_expired_ms
+        for key in [key for key, entry in self._compensations.items() if entry.seen_ms < oldest]:
+            del self._compensations[key]
+        return list(silent)
+
+    def _admit(self, by_peer: dict[Peer, set[str]], peer: Peer, group: str, groups: int, known: bool) -> None:
+        mine = by_peer.get(peer)
+        if mine is None:
+            mine = by_peer[peer] = set()
+        if group not in mine and len(mine) >= self._memberships_max:
+            raise ClientsFull(f"a connection may be in {self._memberships_max} groups")
+        if not known and groups >= GROUPS_MAX:
+            raise ClientsFull(f"{groups} groups are online, at most {GROUPS_MAX}")
+
+
+def _forget(by_peer: dict[Peer, set[str]], peer: Peer, group: str) -> None:
+    by_peer[peer].discard(group)
+    if not by_peer[peer]:
+        del by_peer[peer]

@@ -1,0 +1,229 @@
+"""GroupTable: subscription groups, what they are forbidden, and `subscriptionGroup.json`.
+
+Loop thread; `to_json` may run in another one.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from firearrow.broker.clock import Clock
+from firearrow.broker.fastjson import loads, pretty
+from firearrow.broker.tables import names, reading
+from firearrow.broker.tables.attributes import GROUP_ATTRIBUTES, altered
+from firearrow.broker.tables.dataversion import DataVersion
+
+RETRY_QUEUES_MAX = 4096
+RETRY_TIMES_MAX = 1 << 20
+FORBIDDEN_MAX = 100_000
+READ_FORBIDDEN_BIT = 1
+"""Bit of the forbidden mask: the group may not read the topic."""
+
+
+class GroupRefused(ValueError):
+    """A group that may not be; the text names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """`retry_policy` and `subscriptions` are kept as they came."""
+
+    name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_orderly: bool = False
+    retry_queues: int = 1
+    retry_max_times: int = 16
+    broker_id: int = 0
+    which_broker_when_slow: int = 1
+    notify_changed: bool = True
+    sys_flag: int = 0
+    consume_timeout_minute: int = 15
+    retry_policy: dict[str, Any] = field(default_factory=lambda: {"type": "CUSTOMIZED"})
+    subscriptions: list[Any] | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    def to_object(self) -> dict[str, object]:
+        members: dict[str, object] = {
+            "attributes": self.attributes,
+            "brokerId": self.broker_id,
+            "consumeBroadcastEnable": self.consume_broadcast_enable,
+            "consumeEnable": self.consume_enable,
+            "consumeFromMinEnable": self.consume_from_min_enable,
+            "consumeMessageOrderly": self.consume_orderly,
+            "consumeTimeoutMinute": self.consume_timeout_minute,
+            "groupName": self.name,
+            "groupRetryPolicy": self.retry_policy,
+            "groupSysFlag": self.sys_flag,
+            "notifyConsumerIdsChangedEnable": self.notify_changed,
+            "retryMaxTimes": self.retry_max_times,
+            "retryQueueNums": self.retry_queues,
+            "whichBrokerWhenConsumeSlowly": self.which_broker_when_slow,
+        }
+        if self.subscriptions is not None:
+            members["subscriptionDataSet"] = self.subscriptions
+        return members
+
+    @staticmethod
+    def from_object(value: object) -> "GroupConfig":
+        """ValueError names the member that is wrong."""
+        of = reading.members(value, "group config")
+        subscriptions = of.get("subscriptionDataSet")
+        policy = reading.members_or_none(of.get("groupRetryPolicy"), "groupRetryPolicy")
+        return GroupConfig(
+            name=reading.text(of, "groupName"),
+            consume_enable=reading.boolean(of, "consumeEnable", True),
+            consume_from_min_enable=reading.boolean(of, "consumeFromMinEnable", True),
+            consume_broadcast_enable=reading.boolean(of, "consumeBroadcastEnable", True),
+            consume_orderly=reading.boolean(of, "consumeMessageOrderly", False),
+            retry_queues=reading.number(of, "retryQueueNums", 1),
+            retry_max_times=reading.number(of, "retryMaxTimes", 16, low=-1),
+            broker_id=reading.number(of, "brokerId", 0, high=reading.LONG_MAX),
+            which_broker_when_slow=reading.number(
+                of, "whichBrokerWhenConsumeSlowly", 1, high=reading.LONG_MAX
+            ),
+            notify_changed=reading.boolean(of, "notifyConsumerIdsChangedEnable", True),
+            sys_flag=reading.number(of, "groupSysFlag", 0),
+            consume_timeout_minute=reading.number(of, "consumeTimeoutMinute", 15),
+            retry_policy=policy or {"type": "CUSTOMIZED"},
+            subscriptions=None
+            if subscriptions is None
+            else reading.items(subscriptions, "subscriptionDataSet"),
+            attributes=reading.texts(of.get("attributes"), "attributes"),
+        )
+
+
+class GroupTable:
+    """The predefined groups exist from the beginning. Every change bumps `version`."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        auto_create: bool = True,
+        groups_max: int = 100_000,
+        changed: Callable[[Collection[str]], None] = lambda names: None,
+    ) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._auto_create = auto_create
+        self._groups_max = groups_max
+        self._table = {name: GroupConfig(name) for name in names.PREDEFINED_GROUPS}
+        self._forbidden: dict[str, dict[str, int]] = {}
+        self.version = DataVersion(timestamp=clock.now_ms())
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._table
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._table))
+
+    def get(self, name: str) -> GroupConfig | None:
+        return self._table.get(name)
+
+    def find(self, name: str) -> GroupConfig | None:
+        """The group, made with defaults if groups may be made so; None if not, or if the name is wrong."""
+        known = self._table.get(name)
+        if known is not None or not (self._auto_create or names.is_system_group(name)):
+            return known
+        if names.group_fault(name) is not None or len(self._table) >= self._groups_max:
+            return None
+        config = GroupConfig(name)
+        self._put([config])
+        return config
+
+    def update(self, wanted: GroupConfig) -> None:
+        self.update_all([wanted])
+
+    def update_all(self, wanted: Iterable[GroupConfig]) -> None:
+        """Create or change, all or none; `attributes` holds changes. GroupRefused, AttributeRefused."""
+        self._put([self._merged(config) for config in wanted])
+
+    def delete(self, name: str) -> bool:
+        """The group and what it was forbidden."""
+        self._forbidden.pop(name, None)
+        if self._table.pop(name, None) is None:
+            return False
+        self._note([name])
+        return True
+
+    def forbidden(self, name: str, topic: str) -> int:
+        """The mask of what the group may not do with the topic."""
+        return self._forbidden.get(name, {}).get(topic, 0)
+
+    def readable(self, name: str, topic: str) -> bool:
+        return not self.forbidden(name, topic) >> READ_FORBIDDEN_BIT & 1
+
+    def forbid_reading(self, name: str, topic: str, forbid: bool) -> None:
+        """GroupRefused when the table is full."""
+        before = self.forbidden(name, topic)
+        mask = before & ~(1 << READ_FORBIDDEN_BIT) | forbid << READ_FORBIDDEN_BIT
+        if mask == before:
+            return
+        topics = self._forbidden.setdefault(name, {})
+        if topic not in topics and sum(map(len, self._forbidden.values())) >= FORBIDDEN_MAX:
+            raise GroupRefused(f"at most {FORBIDDEN_MAX} topics may be forbidden to groups")
+        if mask:
+            topics[topic] = mask
+        else:
+            del topics[topic]
+        if not topics:
+            del self._forbidden[name]
+        self._note([name])
+
+    def to_object(self) -> dict[str, object]:
+        table, forbidden = dict(self._table), dict(self._forbidden)
+        return {
+            "dataVersion": self.version.to_object(),
+            "forbiddenTable": {name: dict(topics) for name, topics in forbidden.items()},
+            "subscriptionGroupTable": {name: config.to_object() for name, config in table.items()},
+        }
+
+    def to_json(self) -> bytes:
+        return pretty(self.to_object())
+
+    def load(self, text: bytes) -> None:
+        """Saved groups go over the predefined ones. ValueError: nothing was taken."""
+        of = reading.members(loads(text), "subscriptionGroup.json")
+        version = DataVersion.from_object(of.get("dataVersion", {}))
+        table = reading.members_or_none(of.get("subscriptionGroupTable"), "subscriptionGroupTable")
+        forbidden = reading.members_or_none(of.get("forbiddenTable"), "forbiddenTable")
+        masks = {
+            name: {
+                topic: reading.number(topics, topic) for topic in reading.members(topics, "forbiddenTable")
+            }
+            for name, topics in forbidden.items()
+        }
+        self._table |= {config.name: config for config in map(GroupConfig.from_object, table.values())}
+        self._forbidden = masks
+        self.version = version
+
+    def _merged(self, wanted: GroupConfig) -> GroupConfig:
+        known = self._table.get(wanted.name)
+        current = None if known is None else known.attributes
+        return replace(wanted, attributes=altered(GROUP_ATTRIBUTES, current, wanted.attributes))
+
+    def _put(self, configs: list[GroupConfig]) -> None:
+        for config in configs:
+            fault = names.group_fault(config.name)
+            if fault is not None:
+                raise GroupRefused(fault)
+            if not 0 <= config.retry_queues <= RETRY_QUEUES_MAX:
+                raise GroupRefused(
+                    f"retryQueueNums must be 0 to {RETRY_QUEUES_MAX}, not {config.retry_queues}"
+                )
+            if config.retry_max_times > RETRY_TIMES_MAX:
+                raise GroupRefused(f"retryMaxTimes must be at most {RETRY_TIMES_MAX}")
+        new = sum(config.name not in self._table for config in configs)
+        if len(self._table) + new > self._groups_max:
+            raise GroupRefused(f"the broker has {len(self._table)} groups, at most {self._groups_max}")
+        self._table |= {config.name: config for config in configs}
+        self._note([config.name for config in configs])
+
+    def _note(self, changed: list[str]) -> None:
+        self.version = self.version.next(self._clock.now_ms())
+        self._changed(changed)

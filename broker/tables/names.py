@@ -1,0 +1,110 @@
+"""Names with a meaning, and what a name of a topic or a group may look like. Constants and pure functions."""
+
+import re
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+LMQ_PREFIX = "%LMQ%"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+
+SYSTEM_TOPICS = frozenset(
+    (
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        HALF_TOPIC,
+        TRACE_TOPIC,
+        OP_HALF_TOPIC,
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        "CHECKPOINT_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+    )
+)
+PREDEFINED_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+SYSTEM_GROUPS = frozenset(
+    (
+        "DEFAULT_PRODUCER",
+        "DEFAULT_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "CLIENT_INNER_PRODUCER",
+        "SELF_TEST_P_GROUP",
+        *PREDEFINED_GROUPS,
+    )
+)
+
+TOPIC_CHARS_MAX = 127
+RETRY_TOPIC_CHARS_MAX = 255
+GROUP_CHARS_MAX = 120
+
+PERM_PRIORITY, PERM_READ, PERM_WRITE, PERM_INHERIT = 8, 4, 2, 1
+UNIT_FLAG, UNIT_SUB_FLAG = 1, 2
+
+ALPHABET = "^[%|a-zA-Z0-9_-]+$"
+_ALPHABET = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    return DLQ_PREFIX + group
+
+
+def topic_fault(topic: str) -> str | None:
+    """What is wrong with a topic's name, in Apache's words; None if nothing is."""
+    if not topic.strip():
+        return "The specified topic is blank."
+    if not _ALPHABET.fullmatch(topic):
+        return f"The specified topic: {topic}, contains illegal characters, allowing only {ALPHABET}"
+    if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        if len(topic) > RETRY_TOPIC_CHARS_MAX:
+            kind = f"The specified topic is DLQ or Retry topic: {topic}, and it's"
+            return f"{kind} longer than topic max length: {RETRY_TOPIC_CHARS_MAX}"
+    elif len(topic) > TOPIC_CHARS_MAX:
+        return f"The specified topic: {topic}, is longer than topic max length: {TOPIC_CHARS_MAX}"
+    return None
+
+
+def group_fault(group: str) -> str | None:
+    """What is wrong with a group's name, in Apache's words; None if nothing is."""
+    if not group.strip():
+        return "The specified group is blank."
+    if not _ALPHABET.fullmatch(group):
+        return f"The specified group: {group}, contains illegal characters, allowing only {ALPHABET}"
+    if len(group) > GROUP_CHARS_MAX:
+        return f"The specified group: {group}, is longer than group max length: {GROUP_CHARS_MAX}"
+    return None
+
+
+def is_system_topic(topic: str) -> bool:
+    """Reserved by name alone; the cluster's and broker's own topics are known to the topic table."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)

@@ -1,0 +1,215 @@
+"""ConsumerOffsets: how far each group has consumed each queue, and `consumerOffset.json`.
+
+All offsets are queue offsets. Resets that wait for their
+group's next pull live in memory only. Loop thread; `to_json` may run in another one.
+"""
+
+from collections.abc import Callable, Collection
+
+from firearrow.broker.clock import Clock
+from firearrow.broker.fastjson import loads, pretty
+from firearrow.broker.tables import reading
+from firearrow.broker.tables.dataversion import DataVersion
+
+QUEUE_ID_MAX = 65_535
+Offsets = dict[int, int]
+
+
+class OffsetRefused(ValueError):
+    """A commit that may not be; the text names the field."""
+
+
+class ConsumerOffsets:
+    """At most `queues_max` queues of groups are kept; `version` moves once in `version_step` commits."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        version_step: int = 500,
+        queues_max: int = 2_000_000,
+        changed: Callable[[Collection[str]], None] = lambda groups: None,
+    ) -> None:
+        self._clock = clock
+        self._version_step = version_step
+        self._queues_max = queues_max
+        self._changed = changed
+        self._table: dict[str, Offsets] = {}
+        self._topics: dict[str, set[str]] = {}
+        self._groups: dict[str, set[str]] = {}
+        self._count = 0
+        self._commits = 0
+        self._resets: dict[tuple[str, str, int], int] = {}
+        self._pulls: dict[str, Offsets] = {}
+        self._pull_count = 0
+        self._lmq: dict[str, int] | None = None
+        self.version = DataVersion(timestamp=clock.now_ms())
+
+    def __len__(self) -> int:
+        """Queues of groups that have an offset."""
+        return self._count
+
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Store it as given, backwards too. OffsetRefused."""
+        self._set(group, topic, queue_id, queue_offset)
+        self._commits += 1
+        if self._commits % self._version_step == 0:
+            self.version = self.version.next(self._clock.now_ms())
+        self._changed((group,))
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The next offset to consume, a waiting reset first; -1 if there is none."""
+        waiting = self._resets.get((group, topic, queue_id))
+        return self.committed(group, topic, queue_id) if waiting is None else waiting
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int:
+        return self._table.get(f"{topic}@{group}", {}).get(queue_id, -1)
+
+    def of(self, group: str, topic: str) -> Offsets | None:
+        """Queue → offset, a copy; None if the group never committed for the topic."""
+        queues = self._table.get(f"{topic}@{group}")
+        return None if queues is None else dict(queues)
+
+    def topics_of(self, group: str) -> list[str]:
+        return sorted(self._topics.get(group, ()))
+
+    def groups_of(self, topic: str) -> list[str]:
+        return sorted(self._groups.get(topic, ()))
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Give `target` the offsets of `source` for the topic."""
+        for queue_id, queue_offset in (self.of(source, topic) or {}).items():
+            self._set(target, topic, queue_id, queue_offset)
+        self._changed((target,))
+
+    def remove_topic(self, topic: str) -> None:
+        self._remove([(group, topic) for group in self.groups_of(topic)])
+
+    def remove_group(self, group: str) -> None:
+        self._remove([(group, topic) for topic in self.topics_of(group)])
+
+    # --- resets on the server's side ---
+
+    def reset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """The group's next pull of the queue starts there; commits are ignored until then. OffsetRefused."""
+        self._set(group, topic, queue_id, queue_offset)
+        self._resets[group, topic, queue_id] = queue_offset
+        self._changed((group,))
+
+    def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        return (group, topic, queue_id) in self._resets
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The waiting reset, which is gone afterwards."""
+        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
+
+    # --- where groups pull (inspection only) ---
+
+    def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Nothing is noted past the bounds."""
+        queues = self._pulls.get(f"{topic}@{group}")
+        if queues is None or queue_id not in queues:
+            if self._pull_count >= self._queues_max or not 0 <= queue_id <= QUEUE_ID_MAX:
+                return
+            self._pull_count += 1
+            queues = self._pulls.setdefault(f"{topic}@{group}", {})
+        queues[queue_id] = queue_offset
+
+    def pulled(self, group: str, topic: str, queue_id: int) -> int:
+        """-1 if the group never pulled the queue."""
+        return self._pulls.get(f"{topic}@{group}", {}).get(queue_id, -1)
+
+    # --- the file ---
+
+    def to_object(self) -> dict[str, object]:
+        table, pulls, topics = dict(self._table), dict(self._pulls), dict(self._topics)
+        members: dict[str, object] = {
+            "dataVersion": self.version.to_object(),
+            "groupTopicMap": {g: sorted(names.copy()) for g, names in topics.items() if "@" not in g},
+            "offsetTable": {key: dict(queues) for key, queues in table.items()},
+            "pullOffsetTable": {key: dict(queues) for key, queues in pulls.items()},
+        }
+        if self._lmq is not None:
+            members["lmqOffsetTable"] = self._lmq
+        return members
+
+    def to_json(self) -> bytes:
+        return pretty(self.to_object())
+
+    def load(self, text: bytes) -> None:
+        """Take the file's offsets for ours. ValueError: nothing was taken."""
+        of = reading.members(loads(text), "consumerOffset.json")
+        version = DataVersion.from_object(of.get("dataVersion", {}))
+        table, pulls = _queues(of, "offsetTable"), _queues(of, "pullOffsetTable")
+        lmq = of.get("lmqOffsetTable")
+        lmq = None if lmq is None else reading.members(lmq, "lmqOffsetTable")
+        self._lmq = (
+            None if lmq is None else {key: reading.number(lmq, key, high=reading.LONG_MAX) for key in lmq}
+        )
+        self._table, self._topics, self._groups, self._count = {}, {}, {}, 0
+        self._pulls = {f"{topic}@{group}": queues for (group, topic), queues in pulls.items()}
+        self._pull_count = sum(map(len, pulls.values()))
+        for (group, topic), queues in table.items():
+            self._index(group, topic)[f"{topic}@{group}"] = queues
+            self._count += len(queues)
+        self.version = version
+
+    def _set(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        if not 0 <= queue_id <= QUEUE_ID_MAX:
+            raise OffsetRefused(f"queueId must be 0 to {QUEUE_ID_MAX}, not {queue_id}")
+        queues = self._table.get(f"{topic}@{group}")
+        if queues is None or queue_id not in queues:
+            if self._count >= self._queues_max:
+                raise OffsetRefused(f"offsets of {self._count} queues are kept, at most {self._queues_max}")
+            self._count += 1
+            queues = self._index(group, topic).setdefault(f"{topic}@{group}", {})
+        queues[queue_id] = queue_offset
+
+    def _index(self, group: str, topic: str) -> dict[str, Offsets]:
+        self._topics.setdefault(group, set()).add(topic)
+        self._groups.setdefault(topic, set()).add(group)
+        return self._table
+
+    def _remove(self, pairs: list[tuple[str, str]]) -> None:
+        gone = set(pairs)
+        for group, topic in pairs:
+            self._count -= len(self._table.pop(f"{topic}@{group}"))
+            _drop(self._topics, group, topic)
+            _drop(self._groups, topic, group)
+        for key in [key for key in self._resets if key[:2] in gone]:
+            del self._resets[key]
+        for group, topic in pairs:
+            self._pull_count -= len(self._pulls.pop(f"{topic}@{group}", ()))
+        if pairs:
+            self._changed([group for group, _ in pairs])
+
+
+def _drop(index: dict[str, set[str]], key: str, item: str) -> None:
+    index[key].discard(item)
+    if not index[key]:
+        del index[key]
+
+
+def _pair(key: object) -> tuple[str, str]:
+    """`topic@group` → (group, topic); a topic has no `@`, a group may (`G@broadcast`)."""
+    topic, at, group = str(key).partition("@")
+    if not at:
+        raise ValueError(f"offsetTable has a key without @: {str(key)[:64]}")
+    return group, topic
+
+
+def _queues(of: reading.Members, name: str) -> dict[tuple[str, str], Offsets]:
+    table = reading.members_or_none(of.get(name), name)
+    return {
+        _pair(key): {
+            _queue_id(queue): reading.whole(at, name) for queue, at in reading.members(queues, name).items()
+        }
+        for key, queues in table.items()
+    }
+
+
+def _queue_id(key: object) -> int:
+    number = reading.whole(key, "queueId")
+    if not 0 <= number <= QUEUE_ID_MAX:
+        raise ValueError(f"queueId must be 0 to {QUEUE_ID_MAX}, not {number}")
+    return number

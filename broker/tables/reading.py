@@ -1,0 +1,86 @@
+"""Typed reading of members of parsed JSON. A wrong type raises ValueError, whose text names the member. Pure.
+
+As lenient as Java: numbers may come as text, booleans as text, a missing or null member keeps its default.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Members = Mapping[Any, Any]
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+
+
+def members(value: object, what: str) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is not an object")
+    return value
+
+
+def members_or_none(value: object, what: str) -> dict[Any, Any]:
+    return {} if value is None else members(value, what)
+
+
+def items(value: object, what: str) -> list[Any]:
+    """A list; null counts as an empty one."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ValueError(f"{what} is not a list")
+    return value
+
+
+def text(of: Members, name: str, default: str | None = None) -> str:
+    value = of.get(name)
+    if value is None:
+        value = default
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is missing or no text")
+    return value
+
+
+def number(of: Members, name: str, default: int | None = None, *, low: int = 0, high: int = INT_MAX) -> int:
+    value = of.get(name)
+    if value is None:
+        value = default
+    if isinstance(value, str):
+        value = whole(value, name)
+    if type(value) is not int:
+        raise ValueError(f"{name} is missing or no number")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be {low} to {high}, not {value}")
+    return value
+
+
+def boolean(of: Members, name: str, default: bool) -> bool:
+    value = of.get(name)
+    if value is None:
+        return default
+    if isinstance(value, str):
+        return value.lower() == "true"
+    if not isinstance(value, bool | int):
+        raise ValueError(f"{name} is no boolean")
+    return bool(value)
+
+
+def whole(value: object, what: str) -> int:
+    """A number, or the text of one (a map's key)."""
+    if type(value) is int:
+        return value
+    if (
+        isinstance(value, str)
+        and len(value) <= 20
+        and value.lstrip("-").isdecimal()
+        and value.count("-") <= 1
+    ):
+        return int(value)
+    raise ValueError(f"{what} is no number")
+
+
+def texts(value: object, what: str) -> dict[str, str]:
+    """A map of texts; null counts as an empty one."""
+    of = members_or_none(value, what)
+    if not all(isinstance(key, str) and isinstance(item, str) for key, item in of.items()):
+        raise ValueError(f"{what} holds something that is no text")
+    return of

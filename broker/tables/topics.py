@@ -1,0 +1,249 @@
+"""TopicTable: the topics of this broker and `topics.json`. Knows no store and no name server.
+
+Loop thread; `to_json` may run in another one.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from firearrow.broker.clock import Clock
+from firearrow.broker.fastjson import loads, pretty
+from firearrow.broker.tables import names, reading
+from firearrow.broker.tables.attributes import TOPIC_ATTRIBUTES, altered
+from firearrow.broker.tables.dataversion import DataVersion
+
+Changed = Callable[[Collection[str]], None]
+"""Hears which names of a table are new, other or gone."""
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+PERM_MAX = 15
+
+
+class TopicRefused(ValueError):
+    """A topic that may not be; the text names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    name: str
+    read_queues: int = 16
+    write_queues: int = 16
+    perm: int = names.PERM_READ | names.PERM_WRITE
+    filter_type: str = "SINGLE_TAG"
+    sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def readable(self) -> bool:
+        return self.perm & names.PERM_READ != 0
+
+    @property
+    def writable(self) -> bool:
+        return self.perm & names.PERM_WRITE != 0
+
+    def to_object(self) -> dict[str, object]:
+        return {
+            "attributes": self.attributes,
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queues,
+            "topicFilterType": self.filter_type,
+            "topicName": self.name,
+            "topicSysFlag": self.sys_flag,
+            "writeQueueNums": self.write_queues,
+        }
+
+    @staticmethod
+    def from_object(value: object) -> "TopicConfig":
+        """ValueError names the member that is wrong."""
+        of = reading.members(value, "topic config")
+        filter_type = reading.text(of, "topicFilterType", "SINGLE_TAG")
+        if filter_type not in FILTER_TYPES:
+            raise ValueError(f"topicFilterType is unknown: {filter_type[:64]}")
+        return TopicConfig(
+            name=reading.text(of, "topicName"),
+            read_queues=reading.number(of, "readQueueNums", 16),
+            write_queues=reading.number(of, "writeQueueNums", 16),
+            perm=reading.number(of, "perm", 6),
+            filter_type=filter_type,
+            sys_flag=reading.number(of, "topicSysFlag", 0),
+            order=reading.boolean(of, "order", False),
+            attributes=reading.texts(of.get("attributes"), "attributes"),
+        )
+
+
+class TopicTable:
+    """Start-up topics exist from the beginning; a loaded file goes over them. Each change bumps `version`."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        cluster: str = "DefaultCluster",
+        broker: str = "DEFAULT_BROKER",
+        auto_create: bool = True,
+        default_queues: int = 8,
+        cluster_topic: bool = True,
+        broker_topic: bool = True,
+        trace_topic: bool = False,
+        trace_topic_name: str = names.TRACE_TOPIC,
+        timer_topic: bool = True,
+        revive_queues: int = 8,
+        topics_max: int = 100_000,
+        queues_max: int = 4096,
+        changed: Changed = lambda names: None,
+    ) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._auto_create = auto_create
+        self._topics_max = topics_max
+        self._queues_max = queues_max
+        own = [
+            TopicConfig(names.SELF_TEST_TOPIC, 1, 1),
+            TopicConfig(names.BENCHMARK_TOPIC, 1024, 1024),
+            TopicConfig(cluster, 16, 16, 7 if cluster_topic else 1),
+            TopicConfig(broker, 1, 1, 7 if broker_topic else 1),
+            TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1),
+            TopicConfig(names.SCHEDULE_TOPIC, 18, 18),
+            TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1),
+            TopicConfig(f"rmq_sys_REVIVE_LOG_{cluster}", revive_queues, revive_queues),
+            TopicConfig(f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, 1, names.PERM_INHERIT),
+            TopicConfig(names.HALF_TOPIC, 1, 1),
+            TopicConfig(names.OP_HALF_TOPIC, 1, 1),
+        ]
+        if auto_create:
+            own.append(TopicConfig(names.AUTO_CREATE_TOPIC, default_queues, default_queues, 7))
+        if trace_topic:
+            own.append(TopicConfig(trace_topic_name, 1, 1))
+        if timer_topic:
+            own.append(TopicConfig(names.TIMER_TOPIC, 1, 1))
+        self._table = {config.name: config for config in own}
+        self._own = frozenset(self._table)
+        self.version = DataVersion(timestamp=clock.now_ms())
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._table
+
+    def get(self, name: str) -> TopicConfig | None:
+        return self._table.get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._table))
+
+    def configs(self) -> list[TopicConfig]:
+        return list(self._table.values())
+
+    def is_system(self, name: str) -> bool:
+        return name in self._own or names.is_system_topic(name)
+
+    def system_names(self) -> list[str]:
+        return sorted(self._own | names.SYSTEM_TOPICS)
+
+    def create_by_send(
+        self, name: str, template_name: str, queues: int, sys_flag: int = 0
+    ) -> TopicConfig | None:
+        """The topic, made after the template that the sender names; None if it may not be made.
+
+        TopicRefused at a bound.
+        """
+        known = self._table.get(name)
+        if known is not None:
+            return known
+        template = self._table.get(template_name)
+        if template is None:
+            return None
+        perm = template.perm
+        if template_name == names.AUTO_CREATE_TOPIC and not self._auto_create:
+            perm = names.PERM_READ | names.PERM_WRITE
+        if not perm & names.PERM_INHERIT:
+            return None
+        count = max(0, min(queues, template.write_queues))
+        config = TopicConfig(name, count, count, perm & ~names.PERM_INHERIT, template.filter_type, sys_flag)
+        self._put([config])
+        return config
+
+    def create(
+        self, name: str, queues: int, *, perm: int = 6, sys_flag: int = 0, order: bool = False
+    ) -> TopicConfig:
+        """The topic as it is, or made so: retry and DLQ topics. TopicRefused names the field."""
+        known = self._table.get(name)
+        if known is not None:
+            return known
+        config = TopicConfig(name, queues, queues, perm, sys_flag=sys_flag, order=order)
+        self._put([config])
+        return config
+
+    def update(self, wanted: TopicConfig) -> bool:
+        """Create the topic or change it; `wanted.attributes` holds changes (`+k`, `-k`).
+
+        False if it is so already. TopicRefused or AttributeRefused: nothing changed.
+        """
+        return self.update_all([wanted])
+
+    def update_all(self, wanted: Iterable[TopicConfig]) -> bool:
+        """All or none. False if every one is so already."""
+        after = [self._merged(config) for config in wanted]
+        other = [config for config in after if self._table.get(config.name) != config]
+        if other:
+            self._put(other)
+        return bool(other)
+
+    def delete(self, name: str) -> bool:
+        if self._table.pop(name, None) is None:
+            return False
+        self._note([name])
+        return True
+
+    def to_object(self) -> dict[str, object]:
+        table = dict(self._table)
+        return {
+            "dataVersion": self.version.to_object(),
+            "topicConfigTable": {name: config.to_object() for name, config in table.items()},
+        }
+
+    def to_json(self) -> bytes:
+        return pretty(self.to_object())
+
+    def load(self, text: bytes) -> None:
+        """Saved topics go over the start-up ones. ValueError: nothing was taken."""
+        of = reading.members(loads(text), "topics.json")
+        version = DataVersion.from_object(of.get("dataVersion", {}))
+        table = reading.members_or_none(of.get("topicConfigTable"), "topicConfigTable")
+        self._table |= {config.name: config for config in map(TopicConfig.from_object, table.values())}
+        self.version = version
+
+    def _merged(self, wanted: TopicConfig) -> TopicConfig:
+        known = self._table.get(wanted.name)
+        current = None if known is None else known.attributes
+        return replace(wanted, attributes=altered(TOPIC_ATTRIBUTES, current, wanted.attributes))
+
+    def _put(self, configs: list[TopicConfig]) -> None:
+        for config in configs:
+            self._check(config)
+        new = sum(config.name not in self._table for config in configs)
+        if len(self._table) + new > self._topics_max:
+            raise TopicRefused(f"the broker has {len(self._table)} topics, at most {self._topics_max}")
+        self._table |= {config.name: config for config in configs}
+        self._note([config.name for config in configs])
+
+    def _check(self, config: TopicConfig) -> None:
+        fault = names.topic_fault(config.name)
+        if fault is not None:
+            raise TopicRefused(fault)
+        known = self._table.get(config.name)
+        for what, count, before in (
+            ("readQueueNums", config.read_queues, known.read_queues if known else 0),
+            ("writeQueueNums", config.write_queues, known.write_queues if known else 0),
+        ):
+            if not 0 <= count <= max(self._queues_max, before):
+                raise TopicRefused(f"{what} must be 0 to {max(self._queues_max, before)}, not {count}")
+        if not 0 <= config.perm <= PERM_MAX:
+            raise TopicRefused(f"perm must be 0 to {PERM_MAX}, not {config.perm}")
+
+    def _note(self, changed: list[str]) -> None:
+        self.version = self.version.next(self._clock.now_ms())
+        self._changed(changed)
