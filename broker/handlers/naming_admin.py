@@ -1,0 +1,75 @@
+"""What administrators change in a name server: REGISTER_TOPIC_IN_NAMESRV 217, DELETE_TOPIC_IN_NAMESRV 216,
+WIPE_WRITE_PERM_OF_BROKER 205, ADD_WRITE_PERM_OF_BROKER 327, UPDATE_NAMESRV_CONFIG 318,
+GET_NAMESRV_CONFIG 319. Loop thread.
+"""
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.broker import fastjson, properties
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.tables.naming_options import NamingOptions
+from firearrow.broker.tables.reading import items, members
+from firearrow.broker.tables.registration import QueueData, name, queue_data
+from firearrow.broker.tables.routes import BROKERS_MAX, RouteTable
+
+
+class NamingAdminHandler:
+    def __init__(self, routes: RouteTable, options: NamingOptions) -> None:
+        self._routes = routes
+        self._options = options
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+        }
+
+    def register_topic(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        try:
+            topic = name(request.text("topic"), "topic")
+            queues = _queues(request.body)
+        except ValueError as error:
+            raise FieldError(str(error)) from None
+        self._routes.put_topic(topic, queues)
+        return request.answer()
+
+    def delete_topic(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        self._routes.delete_topic(request.text("topic"), request.text_or("clusterName", "") or None)
+        return request.answer()
+
+    def wipe_write_perm(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        count = self._routes.wipe_write(request.text("brokerName"))
+        return request.answer(ext={"wipeTopicCount": str(count)})
+
+    def add_write_perm(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        count = self._routes.add_write(request.text("brokerName"))
+        return request.answer(ext={"addTopicCount": str(count)})
+
+    def update_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        try:
+            pairs = properties.parse(request.body.decode("utf-8"))
+        except ValueError as error:
+            raise FieldError(f"the body is no properties text: {error}") from None
+        self._options.update(pairs)
+        return request.answer()
+
+    def get_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        return request.answer(body=self._options.text().encode())
+
+
+def _queues(body: bytes) -> dict[str, QueueData]:
+    """The `queueDatas` of a TopicRouteData by broker name; no body holds none."""
+    if not body:
+        return {}
+    datas = items(members(fastjson.loads(body), "the body").get("queueDatas"), "queueDatas")
+    if len(datas) > BROKERS_MAX:
+        raise ValueError(f"queueDatas holds {len(datas)}, at most {BROKERS_MAX}")
+    queues = {}
+    for data in datas:
+        config = members(data, "a member of queueDatas")
+        queues[name(config.get("brokerName"), "brokerName")] = queue_data(config)
+    return queues

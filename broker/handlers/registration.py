@@ -1,0 +1,113 @@
+"""What brokers tell a name server: REGISTER_BROKER 103, UNREGISTER_BROKER 104, QUERY_DATA_VERSION 322,
+BROKER_HEARTBEAT 904. Parses and answers; the RouteTable decides. Loop thread.
+"""
+
+import zlib
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.broker import fastjson
+from firearrow.broker.errors import Refusal
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
+from firearrow.broker.tables.naming_options import NamingOptions
+from firearrow.broker.tables.registration import Registration, name, register_body
+from firearrow.broker.tables.routes import RouteTable
+
+ZONE_NAME = "__ZONE_NAME"
+
+
+class RegistrationHandler:
+    def __init__(self, routes: RouteTable, kv: KvTable, options: NamingOptions) -> None:
+        self._routes = routes
+        self._kv = kv
+        self._options = options
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.REGISTER_BROKER: self.register_broker,
+            RequestCode.UNREGISTER_BROKER: self.unregister_broker,
+            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
+            RequestCode.BROKER_HEARTBEAT: self.broker_heartbeat,
+        }
+
+    def register_broker(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        crc = request.integer_or("bodyCrc32", 0, 32)
+        if crc != 0 and crc != zlib.crc32(request.body) & 0x7FFFFFFF:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        drop_missing = self._options.flag("deleteTopicWithBrokerRegistration")
+        master = self._routes.register(_registration(request), peer, drop_missing=drop_missing)
+        ext = {} if master is None else {"haServerAddr": master.ha_address, "masterAddr": master.address}
+        body = b""
+        if self._options.flag("returnOrderTopicConfigToBroker"):
+            orders = self._kv.namespace(ORDER_TOPIC_CONFIG)
+            body = b"" if orders is None else fastjson.dumps({"table": orders})
+        return request.answer(ext=ext, body=body)
+
+    def unregister_broker(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        request.text("brokerName")
+        request.integer("brokerId")
+        self._routes.unregister(request.text("clusterName"), _outside_address(request))
+        return request.answer()
+
+    def query_data_version(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        request.text("brokerName")
+        request.integer("brokerId")
+        cluster, address = request.text("clusterName"), _outside_address(request)
+        try:
+            asked = DataVersion.from_object(fastjson.loads(request.body))
+        except ValueError as error:
+            raise FieldError(f"the body is no DataVersion: {error}") from None
+        known = self._routes.version(cluster, address)
+        self._routes.touch(cluster, address)
+        ext = {"changed": "true" if known != asked else "false"}
+        return request.answer(ext=ext, body=b"" if known is None else fastjson.dumps(known.to_object()))
+
+    def broker_heartbeat(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        request.text("brokerName")
+        self._routes.touch(request.text("clusterName"), _outside_address(request))
+        return request.answer()
+
+
+def _registration(request: RemotingCommand) -> Registration:
+    broker_id = request.integer("brokerId")
+    timeout_ms = request.integer_or("heartbeatTimeoutMillis", -1)
+    acting_master = None
+    if "enableActingMaster" in request.ext:
+        acting_master = request.boolean_or("enableActingMaster", False)
+    if broker_id < 0:
+        raise FieldError(f"brokerId must not be negative: {broker_id}")
+    try:
+        body = register_body(request.body, request.version, request.boolean_or("compressed", False))
+    except ValueError as error:
+        raise FieldError(str(error)) from None
+    return Registration(
+        cluster=_name(request, "clusterName"),
+        broker=_name(request, "brokerName"),
+        broker_id=broker_id,
+        address=_outside_address(request),
+        ha_address=_name(request, "haServerAddr"),
+        version=body.version,
+        topics=body.topics,
+        filter_servers=body.filter_servers,
+        zone=_name(request, ZONE_NAME) if ZONE_NAME in request.ext else None,
+        timeout_ms=None if timeout_ms < 0 else timeout_ms,
+        acting_master=acting_master,
+    )
+
+
+def _outside_address(request: RemotingCommand) -> str:
+    """A broker's `host:port`. Without a host it would be our own broker's."""
+    address = _name(request, "brokerAddr")
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and len(port) <= 5):
+        raise FieldError(f"brokerAddr must be host:port, not {address[:64]!r}")
+    return address
+
+
+def _name(request: RemotingCommand, field: str) -> str:
+    try:
+        return name(request.text(field), field)
+    except ValueError as error:
+        raise FieldError(str(error)) from None

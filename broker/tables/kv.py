@@ -1,0 +1,83 @@
+"""KvTable: namespace → key → value, the name server's small store (`kvConfig.json`). Loop thread."""
+
+from collections.abc import Callable, Mapping
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker import fastjson
+from firearrow.broker.errors import Refusal
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""Namespace of the order topics: topic → `brokerName:queues;…`."""
+
+ENTRIES_MAX = 10_000
+NAME_CHARS_MAX = 255
+VALUE_CHARS_MAX = 65_536
+TOTAL_CHARS_MAX = 4 << 20
+"""Keys and values of one namespace travel in one body."""
+
+
+class KvTable:
+    """`changed()` is called after each change: the file wants to be written."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._table: dict[str, dict[str, str]] = {}
+        self._entries = 0
+        self._chars = 0
+
+    def get(self, namespace: str, key: str) -> str | None:
+        return self._table.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> Mapping[str, str] | None:
+        return self._table.get(namespace)
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Refusal (SYSTEM_ERROR) when a bound is reached."""
+        self._put(namespace, key, value)
+        self._changed()
+
+    def delete(self, namespace: str, key: str) -> None:
+        """The last key of a namespace leaves an empty one, as with Apache."""
+        value = self._table.get(namespace, {}).pop(key, None)
+        if value is not None:
+            self._entries -= 1
+            self._chars -= len(key) + len(value)
+            self._changed()
+
+    def to_json(self) -> bytes:
+        return fastjson.dumps({"configTable": self._table})
+
+    def load(self, text: bytes) -> None:
+        """Take the file's text back; ValueError when it is none of ours, and the table is left as it was."""
+        document = fastjson.loads(text)
+        table = document.get("configTable") if isinstance(document, dict) else None
+        if not isinstance(table, dict):
+            raise ValueError("configTable is missing")
+        fresh = KvTable(lambda: None)
+        try:
+            for namespace, keys in table.items():
+                if not isinstance(keys, dict):
+                    raise ValueError("a namespace of configTable is no object")
+                fresh._table.setdefault(str(namespace), {})
+                for key, value in keys.items():
+                    fresh._put(str(namespace), str(key), str(value))
+        except Refusal as refusal:
+            raise ValueError(refusal.remark) from None
+        self._table, self._entries, self._chars = fresh._table, fresh._entries, fresh._chars
+
+    def _put(self, namespace: str, key: str, value: str) -> None:
+        _bound(len(namespace), 1, NAME_CHARS_MAX, "the length of namespace")
+        _bound(len(key), 1, NAME_CHARS_MAX, "the length of key")
+        _bound(len(value), 0, VALUE_CHARS_MAX, "the length of value")
+        known = self.get(namespace, key)
+        entries = self._entries + (known is None)
+        chars = self._chars + len(value) + (len(key) if known is None else -len(known))
+        _bound(entries, 0, ENTRIES_MAX, "the number of entries")
+        _bound(chars, 0, TOTAL_CHARS_MAX, "the size of all entries")
+        self._table.setdefault(namespace, {})[key] = value
+        self._entries, self._chars = entries, chars
+
+
+def _bound(number: int, low: int, high: int, what: str) -> None:
+    if not low <= number <= high:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{what} is {number}, allowed are {low} to {high}")

@@ -1,0 +1,164 @@
+"""A broker's registration with a name server (REGISTER_BROKER 103): its value, and how a body becomes one.
+
+Bodies come from outside: JSON, the zlib form of 4.x, or the bare topic wrapper of brokers before 3.0.11.
+Every count, length and the inflated size is bounded. Pure functions; any thread.
+"""
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firearrow.broker import fastjson
+from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.reading import items, members, members_or_none, number
+
+INFLATED_BYTES_MAX = 32 << 20
+TOPICS_MAX = 100_000
+QUEUES_MAX = 65_536
+FILTER_SERVERS_MAX = 64
+NAME_CHARS_MAX = 255
+PERM_MAX = 15
+BODY_VERSION_MIN = 37
+"""V3_0_11: older brokers send the topic wrapper alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData:
+    """The queues of one topic on one broker."""
+
+    read_queues: int
+    write_queues: int
+    perm: int
+    topic_flag: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """None means: the default timeout, a broker before 5.0 (`acting_master`), unchanged `filter_servers`."""
+
+    cluster: str
+    broker: str
+    broker_id: int
+    address: str
+    ha_address: str
+    version: DataVersion
+    topics: Mapping[str, QueueData]
+    filter_servers: Sequence[str] | None = None
+    zone: str | None = None
+    timeout_ms: int | None = None
+    acting_master: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBody:
+    version: DataVersion
+    topics: Mapping[str, QueueData]
+    filter_servers: Sequence[str] | None
+
+
+def register_body(body: bytes, client_version: int, compressed: bool) -> RegisterBody:
+    """What a register body says. ValueError names the member that is wrong."""
+    if not body:
+        return RegisterBody(DataVersion(), {}, None)
+    if client_version < BODY_VERSION_MIN:
+        return _wrapper(fastjson.loads(body), None)
+    if compressed:
+        return _Compressed(_inflated(body)).register_body()
+    document = members(fastjson.loads(body), "the body")
+    filters = document.get("filterServerList")
+    wrapper = document.get("topicConfigSerializeWrapper")
+    return _wrapper(wrapper, None if filters is None else _filter_servers(filters))
+
+
+def queue_data(config: Mapping[Any, Any]) -> QueueData:
+    """The queue members of a TopicConfig or QueueData; absent ones have the defaults of Apache's class."""
+    return QueueData(
+        number(config, "readQueueNums", 16, high=QUEUES_MAX),
+        number(config, "writeQueueNums", 16, high=QUEUES_MAX),
+        number(config, "perm", 6, high=PERM_MAX),
+        number(config, "topicSysFlag", 0),
+    )
+
+
+def name(value: object, member: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARS_MAX or not value.isprintable():
+        raise ValueError(f"{member} must be 1 to {NAME_CHARS_MAX} printable characters")
+    return value
+
+
+def _wrapper(document: object, filters: Sequence[str] | None) -> RegisterBody:
+    wrapper = members(document, "topicConfigSerializeWrapper")
+    table = members_or_none(wrapper.get("topicConfigTable"), "topicConfigTable")
+    if len(table) > TOPICS_MAX:
+        raise ValueError(f"topicConfigTable holds {len(table)} topics, at most {TOPICS_MAX}")
+    topics = {}
+    for key, value in table.items():
+        config = members(value, "a topic of topicConfigTable")
+        topics[name(config.get("topicName", key), "topicName")] = queue_data(config)
+    version = wrapper.get("dataVersion")
+    return RegisterBody(
+        DataVersion() if version is None else DataVersion.from_object(version), topics, filters
+    )
+
+
+def _filter_servers(value: object) -> list[str]:
+    servers = items(value, "filterServerList")
+    if len(servers) > FILTER_SERVERS_MAX:
+        raise ValueError(f"filterServerList holds {len(servers)}, at most {FILTER_SERVERS_MAX}")
+    return [name(server, "filterServerList") for server in servers]
+
+
+def _inflated(body: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        inflated = stream.decompress(body, INFLATED_BYTES_MAX)
+    except zlib.error as error:
+        raise ValueError(f"the body is no zlib stream: {error}") from None
+    if stream.unconsumed_tail:
+        raise ValueError(f"the body inflates to more than {INFLATED_BYTES_MAX} bytes")
+    if not stream.eof:
+        raise ValueError("the body is a zlib stream that was cut")
+    return inflated
+
+
+class _Compressed:
+    """Reads the inflated form: parts with lengths in a fixed order. Static topic mappings stay unread."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def register_body(self) -> RegisterBody:
+        version = DataVersion.from_object(fastjson.loads(self._part("dataVersion")))
+        count = self._number("the number of topics")
+        if not 0 <= count <= TOPICS_MAX:
+            raise ValueError(f"the number of topics is {count}, at most {TOPICS_MAX}")
+        topics = dict(self._topic() for _ in range(count))
+        filters = _filter_servers(fastjson.loads(self._part("filterServerList")))
+        return RegisterBody(version, topics, filters)
+
+    def _topic(self) -> tuple[str, QueueData]:
+        words = self._part("a topic").decode("utf-8", "replace").split(" ", 5)
+        if len(words) < 5:
+            raise ValueError("a topic of the body has fewer than five words")
+        config = {"readQueueNums": words[1], "writeQueueNums": words[2], "perm": words[3]}
+        return name(words[0], "topicName"), queue_data(config)
+
+    def _part(self, what: str) -> bytes:
+        size = self._number(what)
+        if not 0 <= size <= len(self._data) - self._at:
+            raise ValueError(
+                f"the length of {what} is {size}, the body has {len(self._data) - self._at} bytes left"
+            )
+        part = self._data[self._at : self._at + size]
+        self._at += size
+        return part
+
+    def _number(self, what: str) -> int:
+        if len(self._data) - self._at < 4:
+            raise ValueError(f"the body ends before {what}")
+        (number,) = struct.unpack_from(">i", self._data, self._at)
+        self._at += 4
+        return int(number)

@@ -1,0 +1,329 @@
+"""RouteTable: which broker serves which topic, and which brokers are alive. The state of a name server.
+
+Holds no socket and reads no clock of its own. An address without a host (`:10911`) is our own broker's:
+each asker is told it with the host by which it reached us. Loop thread.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntFlag
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker.clock import Clock
+from firearrow.broker.errors import Refusal
+from firearrow.broker.peer import Peer
+from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.registration import QueueData, Registration
+
+log = logging.getLogger("firearrow.routes")
+
+MASTER_ID = 0
+TIMEOUT_MS = 120_000
+BROKERS_MAX = 1024
+IDS_MAX = 64
+TOPICS_MAX = 100_000
+ROUTES_MAX = 500_000
+"""Pairs of topic and broker."""
+
+
+class Perm(IntFlag):
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+
+
+class TopicFlag(IntFlag):
+    UNIT = 1
+    UNIT_SUBSCRIPTION = 2
+
+
+@dataclass(slots=True)
+class Broker:
+    """The brokers of one name: the master has id 0."""
+
+    cluster: str
+    name: str
+    addresses: dict[int, str] = field(default_factory=dict)
+    acting_master: bool = False
+    zone: str | None = None
+
+
+@dataclass(slots=True)
+class Live:
+    """One broker process. `peer` None: our own, which neither expires nor hangs up."""
+
+    broker: str
+    broker_id: int
+    address: str
+    ha_address: str
+    version: DataVersion
+    seen_ms: int
+    timeout_ms: int
+    peer: Peer | None
+    filter_servers: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a topic is: broker name → its queues, the brokers, and filter servers by broker address."""
+
+    queues: Mapping[str, QueueData]
+    brokers: Sequence[Broker]
+    filter_servers: Mapping[str, Sequence[str]]
+
+
+class RouteTable:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._brokers: dict[str, Broker] = {}
+        self._live: dict[tuple[str, str], Live] = {}
+        self._watched: set[Peer] = set()
+        self._routes = 0
+
+    # what brokers tell
+
+    def register(self, told: Registration, peer: Peer | None, *, drop_missing: bool = False) -> Live | None:
+        """Take a broker in; the master's entry if `told` is a slave of one that lives.
+
+        `peer` None: our own broker. `drop_missing`: its topics that are not in `told` go. Refusal when `told`
+        may not come first (one topic only), claims our own broker's place, or a bound is reached.
+        """
+        broker = self._brokers.get(told.broker)
+        self._check(told, broker, peer)
+        if broker is not None and self._is_older(told, broker):
+            log.warning(
+                "%s %d at %s: an older state than the registered one",
+                told.broker,
+                told.broker_id,
+                told.address,
+            )
+            return None
+        holder = self._live.get((told.cluster, told.address))
+        if holder is not None and holder.broker != told.broker:
+            self.unregister(told.cluster, told.address)
+        first = broker is None or told.broker_id not in broker.addresses
+        if broker is None:
+            broker = self._brokers[told.broker] = Broker(told.cluster, told.broker)
+            log.info("broker %s of %s joins at %s", told.broker, told.cluster, told.address)
+        self._place(told, broker)
+        lowest = told.acting_master is not None and told.broker_id == min(broker.addresses)
+        if told.broker_id == MASTER_ID or lowest:
+            self._take_topics(told, first, drop_missing)
+        self._keep_alive(told, peer)
+        if told.broker_id == MASTER_ID or MASTER_ID not in broker.addresses:
+            return None
+        return self._live.get((broker.cluster, broker.addresses[MASTER_ID]))
+
+    def unregister(self, cluster: str, address: str) -> None:
+        """Forget one broker process; the last one of a name takes the name's topics along."""
+        live = self._live.pop((cluster, address), None)
+        if live is None:
+            return
+        broker = self._brokers[live.broker]
+        if broker.addresses.get(live.broker_id) == address:
+            del broker.addresses[live.broker_id]
+        if not broker.addresses:
+            del self._brokers[live.broker]
+            for topic in self.topics_of(live.broker):
+                self._drop(topic, live.broker)
+        log.info("broker %s %d at %s left", live.broker, live.broker_id, address)
+
+    def touch(self, cluster: str, address: str) -> None:
+        """A sign of life; nothing happens for a broker that is not registered."""
+        live = self._live.get((cluster, address))
+        if live is not None:
+            live.seen_ms = self._clock.monotonic_ms()
+
+    def version(self, cluster: str, address: str) -> DataVersion | None:
+        live = self._live.get((cluster, address))
+        return None if live is None else live.version
+
+    def expire(self) -> None:
+        """Forget brokers that were silent for too long, and hang up."""
+        now = self._clock.monotonic_ms()
+        for (cluster, address), live in list(self._live.items()):
+            if live.peer is not None and live.seen_ms + live.timeout_ms < now:
+                log.warning(
+                    "broker %s %d at %s was silent for %d ms",
+                    live.broker,
+                    live.broker_id,
+                    address,
+                    live.timeout_ms,
+                )
+                self.unregister(cluster, address)
+                live.peer.close()
+
+    def _closed(self, peer: Peer) -> None:
+        self._watched.discard(peer)
+        for (cluster, address), live in list(self._live.items()):
+            if live.peer is peer:
+                self.unregister(cluster, address)
+
+    # what administrators change
+
+    def put_topic(self, topic: str, queues: Mapping[str, QueueData]) -> None:
+        """Take queues of known brokers; from the first unknown one on they are left out, as Apache does."""
+        for name, data in queues.items():
+            if name not in self._brokers:
+                return
+            if topic not in self._topics and len(self._topics) >= TOPICS_MAX:
+                raise _refusal(f"the name server holds {TOPICS_MAX} topics at most: {topic} does not fit")
+            self._put(topic, name, data)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        for name in list(self._topics.get(topic, ())):
+            if cluster is None or self._brokers[name].cluster == cluster:
+                self._drop(topic, name)
+
+    def wipe_write(self, broker: str) -> int:
+        """No more sends to any topic of `broker`, until it registers a change; the number of topics."""
+        return self._change_perms(broker, lambda perm: perm & ~Perm.WRITE)
+
+    def add_write(self, broker: str) -> int:
+        return self._change_perms(broker, lambda perm: Perm.READ | Perm.WRITE)
+
+    # what everybody asks
+
+    def route(self, topic: str) -> Route | None:
+        queues = self._topics.get(topic)
+        if not queues:
+            return None
+        brokers = [self._brokers[name] for name in queues]
+        filters = {
+            address: live.filter_servers
+            for broker in brokers
+            for address in broker.addresses.values()
+            if (live := self._live.get((broker.cluster, address))) is not None and live.filter_servers
+        }
+        return Route(queues, brokers, filters)
+
+    @property
+    def topics(self) -> Mapping[str, Mapping[str, QueueData]]:
+        return self._topics
+
+    @property
+    def brokers(self) -> Mapping[str, Broker]:
+        return self._brokers
+
+    def clusters(self) -> dict[str, list[str]]:
+        """Cluster → broker names."""
+        names: dict[str, list[str]] = {}
+        for broker in self._brokers.values():
+            names.setdefault(broker.cluster, []).append(broker.name)
+        return names
+
+    def topics_of(self, broker: str) -> list[str]:
+        return [topic for topic, queues in self._topics.items() if broker in queues]
+
+    def flagged_topics(self, with_flag: int, without: int = 0) -> Iterator[str]:
+        """Topics whose first broker shows the flag, and not the other."""
+        for topic, queues in self._topics.items():
+            flag = next(iter(queues.values())).topic_flag
+            if flag & with_flag and not flag & without:
+                yield topic
+
+    # steps
+
+    def _check(self, told: Registration, broker: Broker | None, peer: Peer | None) -> None:
+        known = broker is not None and told.broker_id in broker.addresses
+        if broker is None and len(self._brokers) >= BROKERS_MAX:
+            raise _refusal(
+                f"{BROKERS_MAX} broker names are registered: brokerName {told.broker} is one too many"
+            )
+        if broker is not None and not known and len(broker.addresses) >= IDS_MAX:
+            raise _refusal(
+                f"{IDS_MAX} brokers of one name are registered: brokerId {told.broker_id} is one too many"
+            )
+        if broker is not None and peer is not None:
+            holder = self._live.get((broker.cluster, broker.addresses.get(told.broker_id, "")))
+            if holder is not None and holder.peer is None:
+                raise _refusal(
+                    f"brokerName {told.broker}, brokerId {told.broker_id} is the broker of this process"
+                )
+        if not known and len(told.topics) == 1:
+            raise _refusal("register broker failed")
+        unknown = sum(topic not in self._topics for topic in told.topics)
+        if unknown and len(self._topics) + unknown > TOPICS_MAX:
+            raise _refusal(f"the name server holds {TOPICS_MAX} topics at most: {unknown} more do not fit")
+        fresh = sum(told.broker not in self._topics.get(topic, ()) for topic in told.topics)
+        if fresh and self._routes + fresh > ROUTES_MAX:
+            raise _refusal(f"the name server holds {ROUTES_MAX} routes at most: {fresh} more do not fit")
+
+    def _is_ours(self, told: Registration, broker: Broker | None) -> bool:
+        """The id or the address is held by the broker of this process."""
+        addresses = [told.address, "" if broker is None else broker.addresses.get(told.broker_id, "")]
+        holders = [self._live.get((told.cluster, address)) for address in addresses]
+        return any(holder is not None and holder.peer is None for holder in holders)
+
+    def _is_older(self, told: Registration, broker: Broker) -> bool:
+        """Another address holds the id, with a later state."""
+        holder = broker.addresses.get(told.broker_id)
+        if holder is None or holder == told.address:
+            return False
+        live = self._live.get((broker.cluster, holder))
+        return live is not None and live.version.state_version > told.version.state_version
+
+    def _place(self, told: Registration, broker: Broker) -> None:
+        """One address has one id, one id has one address."""
+        for broker_id, address in list(broker.addresses.items()):
+            if (address == told.address) != (broker_id == told.broker_id):
+                del broker.addresses[broker_id]
+                self._live.pop((broker.cluster, address), None)
+        broker.addresses[told.broker_id] = told.address
+        broker.acting_master = bool(told.acting_master)
+        broker.zone = told.zone
+
+    def _take_topics(self, told: Registration, first: bool, drop_missing: bool) -> None:
+        live = self._live.get((told.cluster, told.address))
+        changed = first or live is None or live.version != told.version
+        if drop_missing:
+            for topic in set(self.topics_of(told.broker)) - told.topics.keys():
+                self._drop(topic, told.broker)
+        for topic, data in told.topics.items():
+            if changed or told.broker not in self._topics.get(topic, ()):
+                self._put(topic, told.broker, data)
+
+    def _keep_alive(self, told: Registration, peer: Peer | None) -> None:
+        known = self._live.get((told.cluster, told.address))
+        filters = told.filter_servers
+        if filters is None:
+            filters = () if known is None else known.filter_servers
+        self._live[told.cluster, told.address] = Live(
+            told.broker,
+            told.broker_id,
+            told.address,
+            told.ha_address,
+            told.version,
+            self._clock.monotonic_ms(),
+            TIMEOUT_MS if told.timeout_ms is None else told.timeout_ms,
+            peer,
+            filters,
+        )
+        if peer is not None and peer not in self._watched:
+            self._watched.add(peer)
+            peer.on_close(self._closed)
+
+    def _put(self, topic: str, broker: str, data: QueueData) -> None:
+        queues = self._topics.setdefault(topic, {})
+        self._routes += broker not in queues
+        queues[broker] = data
+
+    def _drop(self, topic: str, broker: str) -> None:
+        queues = self._topics[topic]
+        del queues[broker]
+        self._routes -= 1
+        if not queues:
+            del self._topics[topic]
+
+    def _change_perms(self, broker: str, change: Callable[[int], int]) -> int:
+        topics = self.topics_of(broker)
+        for topic in topics:
+            data = self._topics[topic][broker]
+            self._topics[topic][broker] = replace(data, perm=change(data.perm))
+        return len(topics)
+
+
+def _refusal(remark: str) -> Refusal:
+    return Refusal(ResponseCode.SYSTEM_ERROR, remark)
