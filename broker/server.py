@@ -109,6 +109,11 @@ class Server:
         address: Address = listener.sockets[0].getsockname()[:2]
         return address
 
+    async def connect(self, host: str, port: int, receive: Receive) -> Connection:
+        """A connection of ours to another server; it can be asked like any peer. OSError."""
+        _, connection = await self.loop.create_connection(lambda: Connection(self, receive), host, port)
+        return connection
+
     @property
     def connections(self) -> Iterable[Connection]:
         return self._connections

@@ -45,7 +45,8 @@ class KvTable:
             self._changed()
 
     def to_json(self) -> bytes:
-        return fastjson.dumps({"configTable": self._table})
+        """The file's text; may run in another thread."""
+        return fastjson.dumps({"configTable": {name: dict(keys) for name, keys in list(self._table.items())}})
 
     def load(self, text: bytes) -> None:
         """Take the file's text back; ValueError when it is none of ours, and the table is left as it was."""

@@ -1,0 +1,236 @@
+"""Registrar: makes our broker known, to the name server of this process and to others over TCP. Loop thread.
+
+Others are told all at start and every period, and changed topics at once; each has a task of its own, so a slow
+one holds up nobody. A failure is logged when it begins and when it is over; what was not told goes with the next.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker import fastjson
+from firearrow.broker.errors import Refusal, StartError
+from firearrow.broker.peer import Address, Peer
+from firearrow.broker.tables.announcement import Announcement, Identity
+from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
+from firearrow.broker.tables.reading import members, members_or_none
+from firearrow.broker.tables.routes import RouteTable
+from firearrow.broker.tables.topics import TopicTable
+
+log = logging.getLogger("firearrow.registrar")
+
+Connect = Callable[[str, int], Awaitable[Peer]]
+Announce = Callable[[Collection[str] | None], Announcement]
+"""The topics of these names, or all of them."""
+
+CONNECT_S = 3.0
+ANSWER_S = 24.0
+GOODBYE_S = 1.0
+RETRY_S = 1.0
+GATHER_S = 0.05
+"""Topics that change in so short a time are told together."""
+PERIOD_S = (10.0, 60.0)
+NAME_SERVERS_MAX = 16
+
+
+class RegistrationError(Exception):
+    """A name server's answer is a refusal, or not to be understood."""
+
+
+class Registrar:
+    """`connect` opens a connection, `permission` is brokerPermission, `own` the name server of this process."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        topics: TopicTable,
+        *,
+        permission: Callable[[], int],
+        own: tuple[RouteTable, KvTable] | None,
+        others: Sequence[Address],
+        connect: Connect,
+        period_ms: int,
+    ) -> None:
+        self._identity = identity
+        self._topics = topics
+        self._permission = permission
+        self._own = own
+        self._period_s = min(max(period_ms / 1000, PERIOD_S[0]), PERIOD_S[1])
+        self._others = [
+            OtherNameServer(address, identity, self._announcement, connect, self._take_orders)
+            for address in others
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Tell everybody everything. Needs the running loop; the own name server knows us when it returns."""
+        self._tell_own(None)
+        self._tasks = [asyncio.ensure_future(other.run(self._period_s)) for other in self._others]
+        if self._own is not None:
+            self._tasks.append(asyncio.ensure_future(self._refresh_own()))
+
+    def changed(self, names: Collection[str]) -> None:
+        """Topics are new, other or gone. Name servers forget a topic only when told to (216)."""
+        if not self._tasks:
+            return
+        known = [name for name in names if name in self._topics]
+        if known:
+            self._tell_own(known)
+            for other in self._others:
+                other.changed(known)
+
+    async def stop(self) -> None:
+        """Say goodbye to all, each within a second."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        if self._own is not None:
+            self._own[0].unregister(self._identity.cluster, self._identity.address(""))
+        await asyncio.gather(*(other.leave() for other in self._others))
+
+    def _announcement(self, names: Collection[str] | None) -> Announcement:
+        if names is None:
+            configs = self._topics.configs()
+        else:
+            configs = [config for name in names if (config := self._topics.get(name)) is not None]
+        return Announcement.of(self._identity, self._topics.version, configs, self._permission())
+
+    def _tell_own(self, names: Collection[str] | None) -> None:
+        if self._own is None:
+            return
+        try:
+            self._own[0].register(self._announcement(names).registration(), None)
+        except Refusal as refusal:
+            log.error("our own name server refuses: %s", refusal.remark)
+
+    async def _refresh_own(self) -> None:
+        """What was deleted there and not here comes back, as with any name server."""
+        while self._own is not None:
+            await asyncio.sleep(self._period_s)
+            self._take_orders(self._own[1].namespace(ORDER_TOPIC_CONFIG) or ())
+            self._tell_own(None)
+
+    def _take_orders(self, names: Collection[str]) -> None:
+        """Topics that a name server holds to be ordered are marked so, never unmarked."""
+        known = [
+            config for name in names if (config := self._topics.get(name)) is not None and not config.order
+        ]
+        if known:
+            self._topics.update_all(replace(config, order=True, attributes={}) for config in known)
+
+
+class OtherNameServer:
+    """One name server outside, and what it has not heard yet (`None`: all)."""
+
+    def __init__(
+        self,
+        address: Address,
+        identity: Identity,
+        announce: Announce,
+        connect: Connect,
+        orders: Callable[[Collection[str]], None],
+    ) -> None:
+        self._address = address
+        self._identity = identity
+        self._announce = announce
+        self._connect = connect
+        self._orders = orders
+        self._peer: Peer | None = None
+        self._untold: set[str] | None = None
+        self._wake = asyncio.Event()
+        self._failing = False
+
+    def changed(self, names: Collection[str]) -> None:
+        if self._untold is not None:
+            self._untold.update(names)
+        self._wake.set()
+
+    async def run(self, period_s: float) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                await self._tell()
+            except (OSError, RegistrationError, ValueError) as error:
+                self._failed(error)
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._succeeded()
+            await asyncio.sleep(GATHER_S)
+            try:
+                await asyncio.wait_for(self._wake.wait(), period_s)
+            except TimeoutError:
+                self._untold = None
+            if self._peer is None or self._peer.closed:
+                await asyncio.sleep(RETRY_S)
+
+    async def leave(self) -> None:
+        """Unregister if it knows us, and hang up."""
+        peer, self._peer = self._peer, None
+        if peer is None or peer.closed:
+            return
+        goodbye = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._identity.ext(peer.local[0]))
+        try:
+            await peer.ask(goodbye, GOODBYE_S)
+        except OSError as error:
+            log.warning("name server %s:%d did not hear our goodbye: %s", *self._address, error)
+        peer.close()
+
+    async def _tell(self) -> None:
+        if self._peer is None or self._peer.closed:
+            self._peer = await asyncio.wait_for(self._connect(*self._address), CONNECT_S)
+            self._peer.on_close(self._closed)
+            self._untold = None
+        names, self._untold = self._untold, set()
+        try:
+            await self._register(self._peer, self._announce(names))
+        except BaseException:
+            self._untold = None if names is None or self._untold is None else self._untold | names
+            raise
+
+    async def _register(self, peer: Peer, announcement: Announcement) -> None:
+        for body in await asyncio.to_thread(lambda: list(announcement.bodies())):
+            ext = announcement.ext(peer.local[0], body)
+            answer = await peer.ask(RemotingCommand.request(RequestCode.REGISTER_BROKER, ext, body), ANSWER_S)
+            if answer.code != ResponseCode.SUCCESS:
+                raise RegistrationError(f"it refuses with code {answer.code}: {answer.remark}")
+            if answer.body:
+                table = members(fastjson.loads(answer.body), "the order topics").get("table")
+                self._orders(members_or_none(table, "table"))
+
+    def _closed(self, peer: Peer) -> None:
+        """It forgets a broker whose connection is gone."""
+        if peer is self._peer:
+            self._wake.set()
+
+    def _failed(self, error: Exception) -> None:
+        if not self._failing:
+            log.warning(
+                "name server %s:%d does not know us: %s", *self._address, str(error) or type(error).__name__
+            )
+        self._failing = True
+        if self._peer is not None and isinstance(error, OSError):
+            self._peer.close()
+
+    def _succeeded(self) -> None:
+        if self._failing:
+            log.info("name server %s:%d knows us again", *self._address)
+        self._failing = False
+
+
+def addresses(text: str) -> list[Address]:
+    """The `host:port;host:port` of namesrvAddr, each once. StartError names what is wrong."""
+    found: dict[Address, None] = {}
+    for part in text.replace(",", ";").split(";"):
+        if not part.strip():
+            continue
+        host, _, port = part.strip().rpartition(":")
+        if not (host and port.isascii() and port.isdigit() and 0 < int(port[:6]) <= 65535):
+            raise StartError(f"namesrvAddr must be host:port;host:port, not {part[:80]!r}")
+        found[host.removeprefix("[").removesuffix("]"), int(port)] = None
+    if len(found) > NAME_SERVERS_MAX:
+        raise StartError(f"namesrvAddr names {len(found)} name servers, at most {NAME_SERVERS_MAX}")
+    return list(found)
