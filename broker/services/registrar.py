@@ -1,7 +1,8 @@
 """Registrar: makes our broker known, to the name server of this process and to others over TCP. Loop thread.
 
-Others are told all at start and every period, and changed topics at once; each has a task of its own, so a slow
-one holds up nobody. A failure is logged when it begins and when it is over; what was not told goes with the next.
+Others are told all at start and every period, and changed topics at once; each has a task of its own, so a
+slow one holds up nobody. A failure is logged when it begins and when it is over; what was not told goes with
+the next.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class RegistrationError(Exception):
 
 
 class Registrar:
-    """`connect` opens a connection, `permission` is brokerPermission, `own` the name server of this process."""
+    """`connect` opens a connection, `permission` is brokerPermission, `own` this process's name server."""
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {"app", "config", "options", "errors"},
     "app": {"*"},
+    "nameserver": {"handlers", "tables", "peer", *BASICS},
     "server": {"dispatch", "peer", *BASICS},
     "dispatch": {"peer", "errors"},
     "config": {"options", "properties"},

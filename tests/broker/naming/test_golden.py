@@ -7,7 +7,8 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
-from tests.broker.naming.peers import FakePeer, NamingRoom
+from tests.broker.naming.room import NamingRoom
+from tests.broker.peers import RecordedPeer
 from tests.golden import Recorded, session, sessions
 
 UNORDERED = ("topicList",)
@@ -51,7 +52,7 @@ def same(ours: RemotingCommand, apache: RemotingCommand, where: str) -> None:
 
 def test_every_recorded_answer_is_given_again() -> None:
     room = NamingRoom(OPTIONS_OF_THE_RIG)
-    peers: dict[tuple[str, int], FakePeer] = {}
+    peers: dict[tuple[str, int], RecordedPeer] = {}
     waiting: dict[tuple[str, int, int], RemotingCommand] = {}
     replayed = 0
     for name, recorded in naming_frames():
@@ -62,7 +63,7 @@ def test_every_recorded_answer_is_given_again() -> None:
             pytest.fail(f"{name}: a frame was cut")
         command = RemotingCommand.decode(raw)
         if line["dir"] == "c2s":
-            peer = peers.setdefault(key[:2], FakePeer(("127.0.0.2", 19876)))
+            peer = peers.setdefault(key[:2], RecordedPeer(local=("127.0.0.2", 19876)))
             waiting[key] = room.ask(command, peer)
             continue
         ours = waiting.pop(key)

@@ -1,0 +1,51 @@
+"""NameServer: the tables and handlers of one name server, put together, and its scan for silent brokers.
+
+The broker's process has one beside it, `firearrow namesrv` is nothing else. Opens no port, writes no file. Loop
+thread.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from firearrow.broker.clock import Clock
+from firearrow.broker.handlers.kv import KvHandler
+from firearrow.broker.handlers.naming import NamingHandler
+from firearrow.broker.handlers.naming_admin import NamingAdminHandler
+from firearrow.broker.handlers.registration import RegistrationHandler
+from firearrow.broker.peer import Routes
+from firearrow.broker.tables.kv import KvTable
+from firearrow.broker.tables.naming_options import NamingOptions
+from firearrow.broker.tables.routes import RouteTable
+
+
+class NameServer:
+    """`kv_changed()` hears that `kv` wants to be written to its file (`kvConfig.json`)."""
+
+    def __init__(self, clock: Clock, options: NamingOptions, kv_changed: Callable[[], None]) -> None:
+        self.options = options
+        self.routes = RouteTable(clock)
+        self.kv = KvTable(kv_changed)
+        self._clock = clock
+        self._scan: asyncio.TimerHandle | None = None
+
+    def handlers(self) -> list[Routes]:
+        """Request codes of a name server, for a `Dispatch`."""
+        return [
+            NamingHandler(self.routes, self.kv, self.options, self._clock).routes(),
+            NamingAdminHandler(self.routes, self.options).routes(),
+            RegistrationHandler(self.routes, self.kv, self.options).routes(),
+            KvHandler(self.kv).routes(),
+        ]
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look for silent brokers every scanNotActiveBrokerInterval."""
+        interval_s = self.options.number("scanNotActiveBrokerInterval") / 1000
+        self._scan = loop.call_later(interval_s, self._expire, loop)
+
+    def stop(self) -> None:
+        if self._scan is not None:
+            self._scan.cancel()
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.routes.expire()
+        self.start(loop)
