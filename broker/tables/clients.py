@@ -3,7 +3,7 @@
 In memory only. Sends nothing: it says which groups changed, its caller tells their members. Loop thread.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from firearrow.broker.clock import Clock
@@ -123,28 +123,25 @@ class ClientTable:
         before = online.members.get(member.peer)
         online.members[member.peer] = member
         self._consumes[member.peer].add(group)
-        return before is None or before.client_id != member.client_id
+        return before is None
 
-    def subscribe(self, group: str, wanted: Iterable[Subscription]) -> bool:
-        """Add topics, or replace what has a smaller version; True if a topic is new."""
+    def replace_subscriptions(self, group: str, wanted: Iterable[Subscription]) -> bool:
+        """Add topics, replace smaller versions, drop what is not named; True if a topic came or went."""
         online = self._consumers.get(group)
+        if online is None:
+            return False
+        topics: dict[str, None] = {}
         changed = False
-        for subscription in wanted if online is not None else ():
-            assert online is not None
+        for subscription in wanted:
+            topics[subscription.topic] = None
             known = online.subscriptions.get(subscription.topic)
+            changed |= known is None
             if known is None or subscription.version > known.version:
                 online.subscriptions[subscription.topic] = subscription
-            changed |= known is None
-        return changed
-
-    def unsubscribe_others(self, group: str, topics: Mapping[str, object] | set[str]) -> bool:
-        """Drop the topics that the heartbeat did not name; True if there were any."""
-        online = self._consumers.get(group)
-        gone = [topic for topic in online.subscriptions if topic not in topics] if online is not None else []
+        gone = [topic for topic in online.subscriptions if topic not in topics]
         for topic in gone:
-            assert online is not None
             del online.subscriptions[topic]
-        return bool(gone)
+        return changed or bool(gone)
 
     def take_fingerprint(self, group: str, fingerprint: int) -> bool:
         """Store it; True if another one was stored."""
@@ -188,11 +185,14 @@ class ClientTable:
         _forget(self._produces, peer, group)
         return True
 
-    def leave_all(self, peer: Peer) -> list[str]:
-        """The connection is gone: the consumer groups that it was a member of."""
-        for group in list(self._produces.get(peer, ())):
-            self.leave_producer(group, peer)
-        return [group for group in list(self._consumes.get(peer, ())) if self.leave_consumer(group, peer)]
+    def leave_all(self, peer: Peer) -> list[ConsumerGroup]:
+        """The connection is gone: the consumer groups that it was a member of, as they are without it."""
+        for name in list(self._produces.get(peer, ())):
+            self.leave_producer(name, peer)
+        left = [self._consumers[name] for name in sorted(self._consumes.get(peer, ()))]
+        for group in left:
+            self.leave_consumer(group.name, peer)
+        return left
 
     def expired(self) -> list[Peer]:
         """Connections with a member not heard of for too long (to be closed); forgets old compensations."""

@@ -175,8 +175,13 @@ class GroupTable:
             del self._forbidden[name]
         self._note([name])
 
-    def to_object(self) -> dict[str, object]:
+    def to_object(self, chosen: Iterable[str] | None = None) -> dict[str, object]:
+        """What the file holds, of all groups or of the chosen ones."""
         table, forbidden = dict(self._table), dict(self._forbidden)
+        if chosen is not None:
+            wanted = set(chosen)
+            table = {name: config for name, config in table.items() if name in wanted}
+            forbidden = {name: topics for name, topics in forbidden.items() if name in wanted}
         return {
             "dataVersion": self.version.to_object(),
             "forbiddenTable": {name: dict(topics) for name, topics in forbidden.items()},

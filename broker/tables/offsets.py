@@ -1,7 +1,7 @@
 """ConsumerOffsets: how far each group has consumed each queue, and `consumerOffset.json`.
 
-All offsets are queue offsets. Resets that wait for their
-group's next pull live in memory only. Loop thread; `to_json` may run in another one.
+All offsets are queue offsets. Resets that wait for their group's next pull live in memory only.
+Loop thread; `to_json` may run in another one.
 """
 
 from collections.abc import Callable, Collection
@@ -17,6 +17,13 @@ Offsets = dict[int, int]
 
 class OffsetRefused(ValueError):
     """A commit that may not be; the text names the field."""
+
+
+def queue_id_fault(queue_id: int) -> str | None:
+    """What is wrong with a queue's number; None if nothing is."""
+    if not 0 <= queue_id <= QUEUE_ID_MAX:
+        return f"queueId must be 0 to {QUEUE_ID_MAX}, not {queue_id}"
+    return None
 
 
 class ConsumerOffsets:
@@ -155,8 +162,9 @@ class ConsumerOffsets:
         self.version = version
 
     def _set(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        if not 0 <= queue_id <= QUEUE_ID_MAX:
-            raise OffsetRefused(f"queueId must be 0 to {QUEUE_ID_MAX}, not {queue_id}")
+        fault = queue_id_fault(queue_id)
+        if fault is not None:
+            raise OffsetRefused(fault)
         queues = self._table.get(f"{topic}@{group}")
         if queues is None or queue_id not in queues:
             if self._count >= self._queues_max:
@@ -210,6 +218,7 @@ def _queues(of: reading.Members, name: str) -> dict[tuple[str, str], Offsets]:
 
 def _queue_id(key: object) -> int:
     number = reading.whole(key, "queueId")
-    if not 0 <= number <= QUEUE_ID_MAX:
-        raise ValueError(f"queueId must be 0 to {QUEUE_ID_MAX}, not {number}")
+    fault = queue_id_fault(number)
+    if fault is not None:
+        raise ValueError(fault)
     return number

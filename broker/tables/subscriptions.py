@@ -42,7 +42,7 @@ class Subscription:
 
     @staticmethod
     def from_object(value: object) -> "Subscription":
-        """As heartbeats carry it; C++ and Go leave members out, send text for numbers. ValueError names it."""
+        """As heartbeats carry it; C++ and Go leave members out, send texts for numbers. ValueError."""
         of = reading.members(value, "subscriptionData")
         tags = reading.items(of.get("tagsSet"), "tagsSet")
         if not all(isinstance(tag, str) for tag in tags):

@@ -169,9 +169,12 @@ class TopicTable:
     def create(
         self, name: str, queues: int, *, perm: int = 6, sys_flag: int = 0, order: bool = False
     ) -> TopicConfig:
-        """The topic as it is, or made so: retry and DLQ topics. TopicRefused names the field."""
+        """The topic as it is but for its order flag, or made so: retry and DLQ topics. TopicRefused."""
         known = self._table.get(name)
         if known is not None:
+            if known.order != order:
+                known = replace(known, order=order)
+                self._put([known])
             return known
         config = TopicConfig(name, queues, queues, perm, sys_flag=sys_flag, order=order)
         self._put([config])

@@ -1,0 +1,45 @@
+"""Files that nobody needs any more: queues of topics that are gone (316), expired queues (306), expired log (329)."""
+
+from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import Clock
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.tables.names import LMQ_PREFIX
+from firearrow.broker.tables.topics import TopicTable
+
+HOUR_MS = 3_600_000
+
+
+class CleaningHandler:
+    """`reserved_hours`: log segments younger than this stay (Apache's fileReservedTime)."""
+
+    def __init__(
+        self, store: MessageStore, topics: TopicTable, clock: Clock, reserved_hours: int = 72
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._clock = clock
+        self._reserved_ms = reserved_hours * HOUR_MS
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topics,
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_queues,
+            RequestCode.DELETE_EXPIRED_COMMITLOG: self.delete_segments,
+        }
+
+    def clean_unused_topics(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        for topic in {topic for topic, _ in self._store.queues()}:
+            kept = topic in self._topics or self._topics.is_system(topic) or topic.startswith(LMQ_PREFIX)
+            if not kept:
+                self._store.drop_topic(topic)
+        return request.answer()
+
+    def clean_queues(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        self._store.clean_queues()
+        return request.answer()
+
+    def delete_segments(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        self._store.drop_segments(older_than_ms=self._reserved_ms, now_ms=self._clock.now_ms())
+        return request.answer()

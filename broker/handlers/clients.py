@@ -1,0 +1,187 @@
+"""Clients come and go: HEART_BEAT 34, UNREGISTER_CLIENT 35, the member list 38, CHECK_CLIENT_CONFIG 46.
+
+A group whose members or topics changed hears NOTIFY_CONSUMER_IDS_CHANGED (40), before the answer goes.
+A heartbeat that registers much is taken in slices, so that nobody else waits for it. Loop thread.
+"""
+
+import asyncio
+from collections.abc import Generator
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.fastjson import dumps, loads
+from firearrow.broker.peer import Answer, Peer, Routes
+from firearrow.broker.tables import names, reading
+from firearrow.broker.tables.clients import ClientsFull, ClientTable, ConsumerGroup, Member
+from firearrow.broker.tables.groups import GroupConfig, GroupTable
+from firearrow.broker.tables.heartbeats import BYTES_MAX, ConsumerBeat, Heartbeat
+from firearrow.broker.tables.subscriptions import Subscription
+from firearrow.broker.tables.topics import TopicRefused, TopicTable
+
+SLICE = 256
+"""Groups and subscriptions that are registered before the loop may do something else."""
+
+Work = Generator[None, None, bool]
+"""Yields between slices; gives whether the client should send its subscriptions again."""
+
+
+class ClientsHandler:
+    def __init__(
+        self, clients: ClientTable, groups: GroupTable, topics: TopicTable, config: Config, clock: Clock
+    ) -> None:
+        self._clients = clients
+        self._groups = groups
+        self._topics = topics
+        self._config = config
+        self._clock = clock
+        self._watched: set[Peer] = set()
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.HEART_BEAT: self.heart_beat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister_client,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
+        }
+
+    def heart_beat(self, request: RemotingCommand, peer: Peer) -> Answer:
+        try:
+            heartbeat = Heartbeat.read(request.body)
+        except ValueError as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error}") from None
+        self._watch(peer)
+        work = self._register(heartbeat, request, peer)
+        if heartbeat.size > SLICE:
+            return self._in_slices(work, request, peer)
+        try:
+            while True:
+                next(work)
+        except StopIteration as done:
+            return _alive(request, done.value)
+
+    def unregister_client(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        producer, consumer = request.text_or("producerGroup", ""), request.text_or("consumerGroup", "")
+        if producer:
+            self._clients.leave_producer(producer, peer)
+        if consumer:
+            group = self._clients.consumer_group(consumer)
+            if group is not None and self._clients.leave_consumer(consumer, peer):
+                self._notify(group)
+        return request.answer()
+
+    def consumer_list(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        name = request.text("consumerGroup")
+        group = self._clients.consumer_group(name)
+        if group is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        return request.answer(body=dumps({"consumerIdList": group.client_ids()}))
+
+    def check_client_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """Only tags can filter; an expression of another language is refused when its consumer starts."""
+        try:
+            body = reading.members_or_none(loads(request.body, BYTES_MAX) if request.body else None, "body")
+            raw = body.get("subscriptionData")
+            subscription = None if raw is None else Subscription.from_object(raw)
+        except ValueError as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"check client config: {error}") from None
+        if subscription is not None and not subscription.is_tag:
+            remark = (
+                "The broker does not support consumer to filter message by " + subscription.expression_type
+            )
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        return request.answer()
+
+    def sweep(self) -> None:
+        """Close connections whose clients fell silent; what they were members of follows from the close."""
+        for peer in self._clients.expired():
+            peer.close()
+
+    def _watch(self, peer: Peer) -> None:
+        if peer not in self._watched:
+            self._watched.add(peer)
+            peer.on_close(self._gone)
+
+    def _gone(self, peer: Peer) -> None:
+        self._watched.discard(peer)
+        for group in self._clients.leave_all(peer):
+            self._notify(group)
+
+    def _notify(self, group: ConsumerGroup) -> None:
+        config = self._groups.get(group.name)
+        wanted = config is None or config.notify_changed
+        if not wanted or group.is_broadcasting or not self._config.options.notify_consumers:
+            return
+        for member in list(group.members.values()):
+            if not member.peer.closed:
+                ext = {"consumerGroup": group.name}
+                member.peer.oneway(
+                    RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext, oneway=True)
+                )
+
+    async def _in_slices(self, work: Work, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        try:
+            while not peer.closed:
+                next(work)
+                await asyncio.sleep(0)
+        except StopIteration as done:
+            return _alive(request, done.value)
+        return None
+
+    def _register(self, heartbeat: Heartbeat, request: RemotingCommand, peer: Peer) -> Work:
+        changed_since = False
+        now = self._clock.monotonic_ms()
+        try:
+            for beat in heartbeat.consumers:
+                if beat.consume_type == "CONSUME_ACTIVELY" and self._config.options.reject_pull_consumers:
+                    continue
+                config = self._groups.find(beat.group)
+                if config is None:
+                    continue
+                member = Member(heartbeat.client_id, peer, request.language, request.version, now)
+                changed_since |= yield from self._consumer(heartbeat, beat, config, member)
+            for n, producer in enumerate(heartbeat.producers, 1):
+                member = Member(heartbeat.client_id, peer, request.language, request.version, now)
+                self._clients.note_producer(producer, member)
+                if n % SLICE == 0:
+                    yield
+        except (ValueError, TopicRefused, ClientsFull) as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error}") from None
+        return changed_since or heartbeat.fingerprint == 0
+
+    def _consumer(
+        self, heartbeat: Heartbeat, beat: ConsumerBeat, config: GroupConfig, member: Member
+    ) -> Generator[None, None, bool]:
+        """Register one group; gives whether its subscriptions are others than the fingerprint says."""
+        subscriptions: list[Subscription] = []
+        ordered = False
+        for n, subscription in enumerate(beat.subscriptions(), 1):
+            subscriptions.append(subscription)
+            topic = self._topics.get(subscription.topic)
+            ordered |= topic is not None and topic.order
+            if n % SLICE == 0:
+                yield
+        yield
+        unit = names.UNIT_SUB_FLAG if beat.unit_mode else 0
+        self._topics.create(names.retry_topic(beat.group), config.retry_queues, sys_flag=unit, order=ordered)
+        changed = self._clients.begin_consumer(
+            beat.group, member, beat.consume_type, beat.message_model, beat.consume_from_where
+        )
+        if not (heartbeat.fingerprint and heartbeat.without_sub):
+            changed |= self._clients.replace_subscriptions(beat.group, subscriptions)
+        differs = bool(heartbeat.fingerprint) and self._clients.take_fingerprint(
+            beat.group, heartbeat.fingerprint
+        )
+        group = self._clients.consumer_group(beat.group)
+        if group is None:
+            return differs
+        if changed:
+            self._notify(group)
+        return differs or (heartbeat.without_sub and not group.subscriptions)
+
+
+def _alive(request: RemotingCommand, changed: bool) -> RemotingCommand:
+    ext = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true" if changed else "false"}
+    return request.answer(ext=ext)

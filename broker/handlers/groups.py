@@ -1,0 +1,102 @@
+"""Subscription groups made, changed, deleted, listed: 200, 225, 207, 201, 352; what they may not read: 353."""
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.fastjson import dumps, loads
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.tables import names, reading
+from firearrow.broker.tables.attributes import AttributeRefused
+from firearrow.broker.tables.groups import GroupConfig, GroupRefused, GroupTable
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.paging import page
+
+LIST_MAX = 5_000
+"""Groups of one UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST."""
+
+
+class GroupsHandler:
+    def __init__(self, groups: GroupTable, offsets: ConsumerOffsets, config: Config) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._config = config
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_list,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.get_all,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_config,
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbid,
+        }
+
+    def update(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        try:
+            configs = [GroupConfig.from_object(loads(request.body))]
+        except ValueError as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        return self._apply(request, configs)
+
+    def update_list(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """All or none."""
+        try:
+            body = reading.members(loads(request.body), "body")
+            raw = reading.items(body.get("groupConfigList"), "groupConfigList")
+            if len(raw) > LIST_MAX:
+                raise ValueError(f"groupConfigList of {len(raw)} groups, at most {LIST_MAX}")
+            configs = [GroupConfig.from_object(value) for value in raw]
+        except ValueError as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        return self._apply(request, configs)
+
+    def delete(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """No error if it is not there. 4.9 says `removeOffset` for `cleanOffset`."""
+        group = request.text("groupName")
+        self._groups.delete(group)
+        if request.boolean_or("cleanOffset", False) or request.boolean_or("removeOffset", False):
+            self._offsets.remove_group(group)
+        return request.answer()
+
+    def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """Everything, or a page for callers that ask so."""
+        groups, options = self._groups, self._config.options
+        chosen = list(groups)
+        if options.split_metadata and request.ext.keys() & {"dataVersion", "groupSeq", "maxGroupNum"}:
+            seen, begin = request.text_or("dataVersion", ""), request.integer_or("groupSeq", 0, 32)
+            size = options.split_metadata_size
+            at_most = min(size, request.integer_or("maxGroupNum", size, 32))
+            chosen = page(chosen, groups.version, seen, begin, at_most)
+        body = groups.to_object(chosen)
+        return request.answer(ext={"totalGroupNum": str(len(groups))}, body=dumps(body))
+
+    def get_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """Asking makes the group, if groups are made so."""
+        config = self._groups.find(request.text("group"))
+        if config is None:
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+        return request.answer(body=dumps(config.to_object()))
+
+    def forbid(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """Without `readable` it only tells."""
+        group, topic = request.text("group"), request.text("topic")
+        fault = names.group_fault(group) or names.topic_fault(topic)
+        if fault is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
+        if "readable" in request.ext:
+            try:
+                self._groups.forbid_reading(group, topic, not request.boolean_or("readable", True))
+            except GroupRefused as error:
+                raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        readable = self._groups.readable(group, topic)
+        return request.answer(remark="", body=dumps({"group": group, "readable": readable, "topic": topic}))
+
+    def _apply(self, request: RemotingCommand, configs: list[GroupConfig]) -> RemotingCommand:
+        try:
+            self._groups.update_all(configs)
+        except GroupRefused as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        except AttributeRefused as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        return request.answer()

@@ -1,0 +1,61 @@
+"""Orderly consumers lock their queues: LOCK_BATCH_MQ (41), UNLOCK_BATCH_MQ (42)."""
+
+from typing import NamedTuple
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.errors import Refusal
+from firearrow.broker.fastjson import MessageQueue, dumps, loads, message_queue
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.tables import reading
+from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
+
+BYTES_MAX = 4 << 20
+QUEUES_MAX = 10_000
+"""Queues of one request."""
+
+
+class LockRequest(NamedTuple):
+    group: str
+    client: str
+    queues: list[MessageQueue]
+
+
+class LocksHandler:
+    def __init__(self, locks: RebalanceLocks) -> None:
+        self._locks = locks
+
+    def routes(self) -> Routes:
+        return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
+
+    def lock(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        wanted = _read(request.body)
+        try:
+            owned = self._locks.lock(wanted.group, wanted.client, wanted.queues)
+        except LocksFull as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        return request.answer(body=dumps({"lockOKMQSet": owned}))
+
+    def unlock(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        wanted = _read(request.body)
+        self._locks.unlock(wanted.group, wanted.client, wanted.queues)
+        return request.answer()
+
+
+def _read(body: bytes) -> LockRequest:
+    try:
+        of = reading.members(loads(body, BYTES_MAX), "body")
+        raw = reading.items(of.get("mqSet"), "mqSet")
+        if len(raw) > QUEUES_MAX:
+            raise ValueError(f"mqSet of {len(raw)} queues, at most {QUEUES_MAX}")
+        group, client = reading.text(of, "consumerGroup"), reading.text(of, "clientId")
+        return LockRequest(group, client, [_queue(value) for value in raw])
+    except ValueError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"lock request: {error}") from None
+
+
+def _queue(value: object) -> MessageQueue:
+    queue = message_queue(value)
+    if queue is None:
+        raise ValueError("mqSet holds something that is no message queue")
+    return queue

@@ -1,0 +1,91 @@
+"""How far groups have consumed: QUERY_CONSUMER_OFFSET (14), UPDATE_CONSUMER_OFFSET (15), all of it (43)."""
+
+from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.fastjson import dumps
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused, queue_id_fault
+from firearrow.broker.tables.topics import TopicTable
+
+
+class OffsetsHandler:
+    def __init__(
+        self,
+        offsets: ConsumerOffsets,
+        topics: TopicTable,
+        groups: GroupTable,
+        store: MessageStore,
+        config: Config,
+    ) -> None:
+        self._offsets = offsets
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+        self._config = config
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: self.get_all,
+        }
+
+    def query(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        topic, queue_id = request.text("topic"), _queue_id(request)
+        known = self._offsets.query(request.text("consumerGroup"), topic, queue_id)
+        if known >= 0:
+            return request.answer(ext={"offset": str(known)})
+        if not request.boolean_or("setZeroIfNotFound", True):
+            remark = "Not found, do not set to zero, maybe this group boot first"
+            raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        if not self._begins_in_memory(topic, queue_id):
+            remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+            raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
+        return request.answer(ext={"offset": "0"})
+
+    def update(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        group, topic = request.text("consumerGroup"), request.text("topic")
+        if group not in self._groups:
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+        if topic not in self._topics:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        if "queueId" not in request.ext:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}")
+        if "commitOffset" not in request.ext:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
+        queue_id, queue_offset = _queue_id(request), request.integer("commitOffset")
+        if queue_offset < 0:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER, f"commitOffset must not be negative: {queue_offset}"
+            )
+        if self._config.options.server_side_reset and self._offsets.has_reset(group, topic, queue_id):
+            return request.answer(remark="Offset has been previously reset")
+        try:
+            self._offsets.commit(group, topic, queue_id, queue_offset)
+        except OffsetRefused as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        return request.answer()
+
+    def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        return request.answer(body=dumps(self._offsets.to_object()))
+
+    def _begins_in_memory(self, topic: str, queue_id: int) -> bool:
+        """A group without offset may begin at 0 while the queue's first message exists and is recent."""
+        if self._store.min_offset(topic, queue_id) > 0:
+            return False
+        first = self._store.entries(topic, queue_id, 0, 1)
+        if not first or first[0].physical_offset < self._store.min_physical:
+            return False
+        return self._store.is_near_end(first[0].physical_offset)
+
+
+def _queue_id(request: RemotingCommand) -> int:
+    queue_id = request.integer("queueId", 32)
+    fault = queue_id_fault(queue_id)
+    if fault is not None:
+        raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
+    return queue_id

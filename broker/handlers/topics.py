@@ -1,0 +1,182 @@
+"""Topics made, changed, deleted and listed: 17, 18, 215, 21, 351, 305; what a topic holds: 202."""
+
+from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.fastjson import MessageQueue, dumps, loads
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables import names, reading
+from firearrow.broker.tables.attributes import AttributeRefused, parsed
+from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.paging import page
+from firearrow.broker.tables.topics import FILTER_TYPES, TopicConfig, TopicRefused, TopicTable
+
+LIST_MAX = 5_000
+"""Topics of one UPDATE_AND_CREATE_TOPIC_LIST."""
+
+NOT_SET = "not set any response code"
+"""Apache forgets to clear this remark when a topic was made."""
+
+
+class TopicsHandler:
+    def __init__(
+        self,
+        topics: TopicTable,
+        offsets: ConsumerOffsets,
+        store: MessageStore,
+        *,
+        stats: Stats,
+        config: Config,
+        clock: Clock,
+    ) -> None:
+        self._topics = topics
+        self._offsets = offsets
+        self._store = store
+        self._stats = stats
+        self._config = config
+        self._mapping_version = DataVersion(timestamp=clock.now_ms())
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_list,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.get_all,
+            RequestCode.GET_TOPIC_CONFIG: self.get_config,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_list,
+            RequestCode.GET_TOPIC_STATS_INFO: self.stats_info,
+        }
+
+    def update(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        topic = request.text("topic")
+        self._check_name(topic)
+        filter_type = request.text("topicFilterType")
+        if filter_type not in FILTER_TYPES:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{filter_type[:64]}] value invalid")
+        try:
+            attributes = parsed(request.text_or("attributes", ""))
+        except AttributeRefused as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        config = TopicConfig(
+            topic,
+            request.integer("readQueueNums", 32),
+            request.integer("writeQueueNums", 32),
+            request.integer("perm", 32),
+            filter_type,
+            request.integer_or("topicSysFlag", 0, 32),
+            request.boolean_or("order", False),
+            attributes,
+        )
+        self._apply([config])
+        return request.answer(remark=NOT_SET)
+
+    def update_list(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """All or none; Apache makes none if one of them is as it should be already."""
+        try:
+            raw = reading.items(
+                reading.members(loads(request.body), "body").get("topicConfigList"), "topicConfigList"
+            )
+            if len(raw) > LIST_MAX:
+                raise ValueError(f"topicConfigList of {len(raw)} topics, at most {LIST_MAX}")
+            configs = [TopicConfig.from_object(value) for value in raw]
+        except ValueError as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        for config in configs:
+            self._check_name(config.name)
+        self._apply(configs)
+        return request.answer(remark=NOT_SET)
+
+    def delete(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """The topic, its queues, its groups' offsets, its POP retry topics; no error if it is not there."""
+        topic = request.text("topic")
+        if not topic.strip():
+            raise Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+        self._check_system(topic)
+        retries = [f"{names.RETRY_PREFIX}{group}_{topic}" for group in self._offsets.groups_of(topic)]
+        for name in (topic, *(retry for retry in retries if retry in self._topics)):
+            self._topics.delete(name)
+            self._offsets.remove_topic(name)
+            self._store.drop_topic(name)
+        return request.answer()
+
+    def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """Everything, or a page for callers that ask so."""
+        topics = self._topics
+        chosen = list(topics)
+        if self._config.options.split_metadata and request.ext.keys() & {
+            "dataVersion",
+            "topicSeq",
+            "maxTopicNum",
+        }:
+            seen, begin = request.text_or("dataVersion", ""), request.integer_or("topicSeq", 0, 32)
+            size = self._config.options.split_metadata_size
+            chosen = page(
+                chosen, topics.version, seen, begin, min(size, request.integer_or("maxTopicNum", size, 32))
+            )
+        configs = [(name, topics.get(name)) for name in chosen]
+        body = {
+            "dataVersion": topics.version.to_object(),
+            "mappingDataVersion": self._mapping_version.to_object(),
+            "topicConfigTable": {name: config.to_object() for name, config in configs if config is not None},
+            "topicQueueMappingDetailMap": {},
+            "topicQueueMappingInfoMap": {},
+        }
+        return request.answer(ext={"totalTopicNum": str(len(topics))}, body=dumps(body))
+
+    def get_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        topic = request.text("topic")
+        config = self._topics.get(topic)
+        if config is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
+        return request.answer(body=dumps(config.to_object()))
+
+    def system_list(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        return request.answer(body=dumps({"topicList": self._topics.system_names()}))
+
+    def stats_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        topic = request.text("topic")
+        config = self._topics.get(topic)
+        if config is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        broker = self._config.options.broker_name
+        count = max(config.read_queues, config.write_queues)
+        table = {MessageQueue(broker, n, topic): self._queue_stats(topic, n) for n in range(count)}
+        windows = self._stats.view("TOPIC_PUT_NUMS", topic)
+        tps = 0.0 if windows is None else windows[0].tps
+        return request.answer(body=dumps({"offsetTable": table, "topicPutTps": tps}))
+
+    def _queue_stats(self, topic: str, queue_id: int) -> dict[str, int]:
+        end = self._store.max_offset(topic, queue_id)
+        return {
+            "lastUpdateTimestamp": self._store.store_time(topic, queue_id, end - 1) if end > 0 else 0,
+            "maxOffset": end,
+            "minOffset": max(0, self._store.min_offset(topic, queue_id)),
+        }
+
+    def _apply(self, configs: list[TopicConfig]) -> None:
+        if not self._config.options.mixed_message_type and any(
+            config.attributes.get("+message.type") == "MIXED" for config in configs
+        ):
+            raise Refusal(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+        try:
+            self._topics.update_all(configs)
+        except AttributeRefused as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        except TopicRefused as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+
+    def _check_name(self, topic: str) -> None:
+        fault = names.topic_fault(topic)
+        if fault is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
+        self._check_system(topic)
+
+    def _check_system(self, topic: str) -> None:
+        if self._config.options.check_system_topics and self._topics.is_system(topic):
+            remark = f"The topic[{topic}] is conflict with system topic."
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
