@@ -1,4 +1,4 @@
-"""Files that nobody needs any more: queues of topics that are gone (316), expired queues (306), expired log (329)."""
+"""Files that nobody needs: queues of topics that are gone (316), expired queues (306), expired log (329)."""
 
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode

@@ -1,4 +1,4 @@
-"""Subscription groups made, changed, deleted, listed: 200, 225, 207, 201, 352; what they may not read: 353."""
+"""Subscription groups made, changed, deleted, listed: 200, 225, 207, 201, 352; may they read: 353."""
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand

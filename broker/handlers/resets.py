@@ -1,4 +1,4 @@
-"""Offsets moved by an administrator: reset (222), clone (314), correction (308), and what clients say they consume (223).
+"""Offsets moved by an administrator: reset (222), clone (314), correction (308), and clients hold (223).
 
 A reset is done on our side (the group's next pull is sent there), or by telling the group's clients (220).
 """
@@ -15,6 +15,7 @@ from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.clients import ClientTable, ConsumerGroup, Member
 from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.names import group_fault
 from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused, queue_id_fault
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
@@ -92,8 +93,9 @@ class ResetsHandler:
     def clone(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         source, target = request.text("srcGroup"), request.text("destGroup")
         topic, offline = request.text_or("topic", ""), request.boolean_or("offline", False)
-        if target not in self._groups:
-            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {target} not exist!")
+        fault = group_fault(target)
+        if fault is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         online = self._clients.consumer_group(source)
         for name in [topic] if topic.strip() else self._offsets.topics_of(source):
             subscribed = online is None or not online.subscriptions or name in online.subscriptions
@@ -105,7 +107,7 @@ class ResetsHandler:
         return request.answer()
 
     def correction(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Each queue's smallest offset over the groups but for `filterGroups`, whose offsets stay (Apache drops them)."""
+        """Each queue's smallest offset over the groups but `filterGroups` (which Apache also forgets)."""
         topic = request.text("topic")
         left_out = set(request.text_or("filterGroups", "").split(","))
         smallest: dict[int, int] = {}
@@ -161,7 +163,8 @@ class ResetsHandler:
             targets[queue_id] = by_time if force else min(by_time, current)
         online = self._clients.consumer_group(group)
         if online is None:
-            remark = f"Consumer not online, so can not reset offset, Group: {group} Topic: {topic} Timestamp: {timestamp}"
+            what = f"Group: {group} Topic: {topic} Timestamp: {timestamp}"
+            remark = f"Consumer not online, so can not reset offset, {what}"
             raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         self._check_versions(list(online.members.values()))
         queues = self._queues(topic, targets)

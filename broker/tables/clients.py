@@ -6,11 +6,13 @@ In memory only. Sends nothing: it says which groups changed, its caller tells th
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from firearrow._native.wire.codes import LanguageCode
 from firearrow.broker.clock import Clock
 from firearrow.broker.peer import Peer
 from firearrow.broker.tables.subscriptions import Subscription
 
 BROADCASTING = "BROADCASTING"
+LANGUAGES: dict[int, str] = {int(language): language.name for language in LanguageCode}
 MEMBERSHIPS_PER_PEER_MAX = 10_000
 GROUPS_MAX = 200_000
 COMPENSATIONS_MAX = 100_000
@@ -29,6 +31,20 @@ class Member:
     language: int
     version: int
     seen_ms: int
+
+    @property
+    def language_name(self) -> str:
+        return LANGUAGES.get(self.language, "OTHER")
+
+    def to_object(self) -> dict[str, object]:
+        """A connection as 203 and 204 show it."""
+        host, port = self.peer.remote[:2]
+        return {
+            "clientAddr": f"{host}:{port}",
+            "clientId": self.client_id,
+            "language": self.language_name,
+            "version": self.version,
+        }
 
 
 @dataclass(slots=True, eq=False)
