@@ -1,0 +1,135 @@
+"""ConsumerOffsets: what was committed is found again, resets go first, memory is bounded."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firearrow.broker import fastjson
+from firearrow.broker.clock import ManualClock
+from firearrow.broker.tables.offsets import QUEUE_ID_MAX, ConsumerOffsets, OffsetRefused
+from tests.broker.tables.golden_config import config_file
+
+names = st.sampled_from(["A", "B", "%RETRY%A"])
+commits = st.lists(st.tuples(names, names, st.integers(0, 3), st.integers(0, 2**63 - 1)), max_size=40)
+
+
+def comparable(text: bytes) -> object:
+    """Java's sets have no order."""
+    value = fastjson.loads(text)
+    return value | {
+        "groupTopicMap": {group: sorted(topics) for group, topics in value["groupTopicMap"].items()}
+    }
+
+
+def test_the_golden_file_is_written_as_it_was_read() -> None:
+    offsets = ConsumerOffsets(ManualClock())
+    offsets.load(config_file("lmqConsumerOffset.json"))
+    assert comparable(offsets.to_json()) == comparable(config_file("lmqConsumerOffset.json"))
+    assert offsets.query("CG_BROADCAST@broadcast", "GoldenSql", 2) == 2
+
+
+@given(commits)
+def test_a_file_brings_every_commit_back(made: list[tuple[str, str, int, int]]) -> None:
+    offsets, again = ConsumerOffsets(ManualClock()), ConsumerOffsets(ManualClock())
+    expected = {}
+    for group, topic, queue_id, at in made:
+        offsets.commit(group, topic, queue_id, at)
+        expected[group, topic, queue_id] = at
+    again.load(offsets.to_json())
+    assert {key: again.query(*key) for key in expected} == expected
+    assert len(again) == len(offsets) == len(expected)
+    assert again.to_json() == offsets.to_json()
+    for group, topic, _ in expected:
+        assert topic in again.topics_of(group)
+        assert group in again.groups_of(topic)
+
+
+def test_offsets_go_backwards_too_and_unknown_ones_are_minus_one() -> None:
+    offsets = ConsumerOffsets(ManualClock())
+    offsets.commit("G", "T", 0, 10)
+    offsets.commit("G", "T", 0, 3)
+    assert (offsets.query("G", "T", 0), offsets.query("G", "T", 1), offsets.query("H", "T", 0)) == (3, -1, -1)
+    assert offsets.of("G", "T") == {0: 3}
+    assert offsets.of("G", "U") is None
+
+
+def test_the_version_moves_once_in_a_step() -> None:
+    offsets = ConsumerOffsets(ManualClock(), version_step=3)
+    for at in range(7):
+        offsets.commit("G", "T", 0, at)
+    assert offsets.version.counter == 2
+
+
+def test_queue_ids_and_queues_are_bounded() -> None:
+    offsets = ConsumerOffsets(ManualClock(), queues_max=2)
+    for wrong in (-1, QUEUE_ID_MAX + 1):
+        with pytest.raises(OffsetRefused, match="queueId must be 0 to 65535"):
+            offsets.commit("G", "T", wrong, 0)
+    offsets.commit("G", "T", QUEUE_ID_MAX, 1)
+    offsets.commit("G", "T", 1, 1)
+    with pytest.raises(OffsetRefused, match="at most 2"):
+        offsets.commit("G", "T", 2, 1)
+    with pytest.raises(OffsetRefused):
+        offsets.reset("G", "U", 0, 1)
+    offsets.commit("G", "T", 1, 2)
+    offsets.remove_group("G")
+    offsets.commit("H", "T", 0, 1)
+    assert (len(offsets), offsets.topics_of("G"), offsets.groups_of("T")) == (1, [], ["H"])
+
+
+def test_a_waiting_reset_goes_first_and_is_taken_once() -> None:
+    offsets = ConsumerOffsets(ManualClock())
+    offsets.commit("G", "T", 0, 10)
+    offsets.reset("G", "T", 0, 4)
+    assert offsets.has_reset("G", "T", 0)
+    offsets.commit("G", "T", 0, 11)
+    assert offsets.query("G", "T", 0) == 4
+    assert offsets.take_reset("G", "T", 0) == 4
+    assert offsets.take_reset("G", "T", 0) is None
+    assert offsets.query("G", "T", 0) == 11
+
+
+def test_a_removed_topic_takes_everything_with_it() -> None:
+    offsets = ConsumerOffsets(ManualClock())
+    for group in ("G", "H"):
+        offsets.commit(group, "T", 0, 1)
+        offsets.reset(group, "T", 0, 1)
+        offsets.note_pull(group, "T", 0, 1)
+    offsets.commit("G", "U", 0, 7)
+    offsets.remove_topic("T")
+    assert offsets.query("G", "T", 0) == offsets.query("H", "T", 0) == -1
+    assert offsets.pulled("G", "T", 0) == -1
+    assert not offsets.has_reset("H", "T", 0)
+    assert (offsets.query("G", "U", 0), offsets.topics_of("G"), len(offsets)) == (7, ["U"], 1)
+
+
+def test_a_clone_has_the_offsets_of_its_source() -> None:
+    offsets = ConsumerOffsets(ManualClock())
+    offsets.commit("G", "T", 0, 5)
+    offsets.commit("G", "T", 3, 6)
+    offsets.clone("G", "H", "T")
+    offsets.commit("G", "T", 0, 9)
+    assert offsets.of("H", "T") == {0: 5, 3: 6}
+
+
+def test_pull_positions_are_noted_within_bounds() -> None:
+    offsets = ConsumerOffsets(ManualClock(), queues_max=1)
+    offsets.note_pull("G", "T", -1, 5)
+    offsets.note_pull("G", "T", 0, 5)
+    offsets.note_pull("G", "T", 1, 5)
+    offsets.note_pull("G", "T", 0, 6)
+    assert [offsets.pulled("G", "T", n) for n in (-1, 0, 1)] == [-1, 6, -1]
+
+
+@pytest.mark.parametrize(
+    "table", [[], {"T@G": 1}, {"TG": {"0": 1}}, {"T@G": {"x": 1}}, {"T@G": {"70000": 1}}, {"T@G": {"0": "x"}}]
+)
+def test_a_wrong_file_is_refused_and_changes_nothing(table: object) -> None:
+    offsets = ConsumerOffsets(ManualClock())
+    offsets.commit("G", "T", 0, 1)
+    before = offsets.to_json()
+    with pytest.raises(ValueError, match=r"."):
+        offsets.load(json.dumps({"offsetTable": table}).encode())
+    assert offsets.to_json() == before
