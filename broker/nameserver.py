@@ -1,7 +1,7 @@
 """NameServer: the tables and handlers of one name server, put together, and its scan for silent brokers.
 
-The broker's process has one beside it, `firearrow namesrv` is nothing else. Opens no port, writes no file. Loop
-thread.
+The broker's process has one beside it, `firearrow namesrv` is nothing else. Opens no port, writes no file.
+Loop thread.
 """
 
 import asyncio

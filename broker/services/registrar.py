@@ -90,7 +90,7 @@ class Registrar:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         if self._own is not None:
-            self._own[0].unregister(self._identity.cluster, self._identity.address(""))
+            self._own[0].unregister(self._identity.cluster, self._identity.address(""), own=True)
         await asyncio.gather(*(other.leave() for other in self._others))
 
     def _announcement(self, names: Collection[str] | None) -> Announcement:

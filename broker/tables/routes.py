@@ -94,15 +94,12 @@ class RouteTable:
         self._check(told, broker, peer)
         if broker is not None and self._is_older(told, broker):
             log.warning(
-                "%s %d at %s: an older state than the registered one",
-                told.broker,
-                told.broker_id,
-                told.address,
+                "%s %d at %s has an older state than known", told.broker, told.broker_id, told.address
             )
             return None
         holder = self._live.get((told.cluster, told.address))
         if holder is not None and holder.broker != told.broker:
-            self.unregister(told.cluster, told.address)
+            self.unregister(told.cluster, told.address, own=peer is None)
         first = broker is None or told.broker_id not in broker.addresses
         if broker is None:
             broker = self._brokers[told.broker] = Broker(told.cluster, told.broker)
@@ -116,11 +113,12 @@ class RouteTable:
             return None
         return self._live.get((broker.cluster, broker.addresses[MASTER_ID]))
 
-    def unregister(self, cluster: str, address: str) -> None:
-        """Forget one broker process; the last one of a name takes the name's topics along."""
-        live = self._live.pop((cluster, address), None)
-        if live is None:
+    def unregister(self, cluster: str, address: str, *, own: bool = False) -> None:
+        """Forget one broker process; the last one of a name takes its topics along. `own`: even ours."""
+        live = self._live.get((cluster, address))
+        if live is None or (live.peer is None and not own):
             return
+        del self._live[cluster, address]
         broker = self._brokers[live.broker]
         if broker.addresses.get(live.broker_id) == address:
             del broker.addresses[live.broker_id]
@@ -146,11 +144,7 @@ class RouteTable:
         for (cluster, address), live in list(self._live.items()):
             if live.peer is not None and live.seen_ms + live.timeout_ms < now:
                 log.warning(
-                    "broker %s %d at %s was silent for %d ms",
-                    live.broker,
-                    live.broker_id,
-                    address,
-                    live.timeout_ms,
+                    "broker %s %d at %s has been silent too long", live.broker, live.broker_id, address
                 )
                 self.unregister(cluster, address)
                 live.peer.close()
@@ -168,8 +162,7 @@ class RouteTable:
         for name, data in queues.items():
             if name not in self._brokers:
                 return
-            if topic not in self._topics and len(self._topics) >= TOPICS_MAX:
-                raise _refusal(f"the name server holds {TOPICS_MAX} topics at most: {topic} does not fit")
+            self._check_room({topic: data}, name)
             self._put(topic, name, data)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
@@ -236,18 +229,21 @@ class RouteTable:
             raise _refusal(
                 f"{IDS_MAX} brokers of one name are registered: brokerId {told.broker_id} is one too many"
             )
-        if broker is not None and peer is not None:
-            holder = self._live.get((broker.cluster, broker.addresses.get(told.broker_id, "")))
-            if holder is not None and holder.peer is None:
-                raise _refusal(
-                    f"brokerName {told.broker}, brokerId {told.broker_id} is the broker of this process"
-                )
+        if broker is not None and broker.cluster != told.cluster:
+            raise _refusal(f"brokerName {told.broker} is registered with the cluster {broker.cluster}")
+        if peer is not None and self._is_ours(told, broker):
+            raise _refusal(
+                f"brokerName {told.broker}, brokerId {told.broker_id} is the broker of this process"
+            )
         if not known and len(told.topics) == 1:
             raise _refusal("register broker failed")
-        unknown = sum(topic not in self._topics for topic in told.topics)
+        self._check_room(told.topics, told.broker)
+
+    def _check_room(self, topics: Mapping[str, QueueData], broker: str) -> None:
+        unknown = sum(topic not in self._topics for topic in topics)
         if unknown and len(self._topics) + unknown > TOPICS_MAX:
             raise _refusal(f"the name server holds {TOPICS_MAX} topics at most: {unknown} more do not fit")
-        fresh = sum(told.broker not in self._topics.get(topic, ()) for topic in told.topics)
+        fresh = sum(broker not in self._topics.get(topic, ()) for topic in topics)
         if fresh and self._routes + fresh > ROUTES_MAX:
             raise _refusal(f"the name server holds {ROUTES_MAX} routes at most: {fresh} more do not fit")
 

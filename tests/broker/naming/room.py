@@ -33,8 +33,8 @@ class NamingRoom:
         self.dispatch(request, peer)
         return peer.replies[-1]
 
-    def call(self, code: RequestCode, peer: RecordedPeer | None = None, **ext: object) -> RemotingCommand:
-        return self.ask(RemotingCommand.request(code, {key: str(value) for key, value in ext.items()}), peer)
+    def call(self, code: RequestCode, **ext: object) -> RemotingCommand:
+        return self.ask(RemotingCommand.request(code, {key: str(value) for key, value in ext.items()}))
 
     def route(self, topic: str) -> dict[str, Any] | None:
         answer = self.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
