@@ -1,0 +1,57 @@
+"""CRC-32 as records hold it, Java's String.hashCode over UTF-8, and the index's key hash."""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+
+fa_crc_prepare()
+
+
+cdef int32_t body_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    return <int32_t> (fa_crc32(at, length) & 0x7FFFFFFF)
+
+
+cdef int32_t java_hash_more(int32_t hash, const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    """Go on hashing the UTF-16 units of UTF-8 text. A broken sequence counts as Java's replacement character."""
+    cdef const uint8_t *end = at + length
+    cdef unsigned int value = <unsigned int> hash
+    cdef unsigned int point
+    cdef int more
+    while at < end:
+        point = at[0]
+        at += 1
+        if point < 0x80:
+            value = value * 31 + point
+            continue
+        more = 1 if 0xC2 <= point < 0xE0 else 2 if 0xE0 <= point < 0xF0 else 3 if 0xF0 <= point < 0xF5 else -1
+        if more < 0 or end - at < more:
+            value = value * 31 + 0xFFFD
+            continue
+        point &= 0x3F >> more
+        while more > 0 and at[0] & 0xC0 == 0x80:
+            point = point << 6 | (at[0] & 0x3F)
+            at += 1
+            more -= 1
+        if more > 0:
+            value = value * 31 + 0xFFFD
+        elif point < 0x10000:
+            value = value * 31 + point
+        else:
+            value = value * 31 + (0xD800 + (point - 0x10000 >> 10))
+            value = value * 31 + (0xDC00 + (point - 0x10000 & 0x3FF))
+    return <int32_t> value
+
+
+cdef int32_t index_hash(int32_t java_hash) noexcept nogil:
+    """The absolute value; 0 for the one that has none."""
+    if java_hash == -2147483648:
+        return 0
+    return -java_hash if java_hash < 0 else java_hash
+
+
+def crc32(data not None):
+    cdef const uint8_t[::1] view = data
+    return body_crc(&view[0], view.shape[0]) if view.shape[0] else 0
+
+
+def java_hash(str text not None):
+    cdef bytes raw = text.encode("utf-8", "replace")
+    return java_hash_more(0, <const uint8_t *> PyBytes_AS_STRING(raw), len(raw))

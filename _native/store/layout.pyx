@@ -1,0 +1,1 @@
+"""Layout of the files: see layout.pxd, which asserts itself when compiled."""

@@ -1,0 +1,34 @@
+# One mapped file: the only place that knows mmap, pwrite, fdatasync and posix_fallocate.
+#
+# A file has its full size from the beginning (sparse, as Apache makes it). Log segments are written with pwrite and read
+# through a read-only shared mapping; the page cache makes both views one, and a full disk is an errno. Queue and index
+# files are written through a shared mapping, but only below `reserved`: blocks are taken with posix_fallocate first, so
+# that a full disk is an errno there, too, and never a SIGBUS.
+#
+# Owner: commitlog, consumequeue or keyindex. Mapped pointers are borrowed for one call of the store and never leave it;
+# `close` with views exported to Python is put off until the last one is gone. Calls return 0 or a negative errno.
+# Thread: the appender's; `sync_data` may run in one other thread while the segment is open.
+
+from libc.stdint cimport int64_t, uint8_t
+
+cdef class Segment:
+    cdef readonly str path
+    cdef readonly int64_t base            # offset of the file's first byte in its queue
+    cdef readonly int64_t size
+    cdef int fd
+    cdef uint8_t *map
+    cdef bint writable_map
+    cdef int64_t reserved
+    cdef int views
+    cdef bint closing
+    cdef Py_ssize_t shape[1]
+    cdef Py_ssize_t stride[1]
+
+    cdef int open_file(self, bint create, bint writable) except -1
+    cdef int ensure_mapped(self, bint writable) except -1
+    cdef int write_at(self, int64_t position, const uint8_t *data, int64_t length) noexcept nogil
+    cdef int read_at(self, int64_t position, uint8_t *to, int64_t length) noexcept nogil
+    cdef int reserve(self, int64_t until, int64_t step_max) noexcept nogil
+    cdef int sync_data(self) noexcept nogil
+    cdef int sync_map(self, int64_t length) noexcept nogil
+    cdef void release_fd(self) noexcept

@@ -1,0 +1,14 @@
+class Segment:
+    """One mapped file of the store. Its buffer is the whole mapping, read only."""
+
+    path: str
+    base: int
+    size: int
+    def __init__(self, path: str, base: int, size: int) -> None: ...
+    def close(self) -> None: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def fail_next(call: str, error: int, *, after: int = 0, partial_bytes: int = 0) -> None:
+    """For tests: the system call ("pwrite", "sync", "reserve", "create") fails with `error` after `after` good ones."""
+
+def heal() -> None: ...

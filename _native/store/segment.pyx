@@ -1,0 +1,218 @@
+"""Segment: one mapped file of the store (see segment.pxd). Knows no layout."""
+
+import os
+
+from libc.errno cimport EINTR, EIO, errno
+from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open, posix_fallocate
+from posix.mman cimport MAP_FAILED, MAP_SHARED, MS_SYNC, PROT_READ, PROT_WRITE, mmap, msync, munmap
+from posix.stat cimport fstat, struct_stat
+from posix.types cimport off_t
+from posix.unistd cimport close as c_close, fdatasync, ftruncate, pread, pwrite
+
+cdef enum:
+    PAGE_BYTES = 4096
+
+cdef enum Call:                       # where tests let a system call fail
+    CALL_PWRITE = 0
+    CALL_SYNC = 1
+    CALL_RESERVE = 2
+    CALL_CREATE = 3
+
+cdef int fault_call = -1
+cdef int fault_errno = 0
+cdef long long fault_after = 0
+cdef long long fault_bytes = 0
+
+
+def fail_next(str call not None, int error, *, long long after=0, long long partial_bytes=0):
+    """For tests: let the system call fail with `error` after `after` good ones, until `heal`; a pwrite may write a part first."""
+    global fault_call, fault_errno, fault_after, fault_bytes
+    fault_errno, fault_after, fault_bytes = error, after, partial_bytes
+    fault_call = ("pwrite", "sync", "reserve", "create").index(call)
+
+
+def heal():
+    global fault_call
+    fault_call = -1
+
+
+cdef inline int injected(int call) noexcept nogil:
+    global fault_after
+    if fault_call != call:
+        return 0
+    if fault_after > 0:
+        fault_after -= 1
+        return 0
+    return fault_errno
+
+
+cdef object os_error(int number, str path):
+    return OSError(number, os.strerror(number), path)
+
+
+cdef class Segment:
+    def __cinit__(self, str path not None, int64_t base, int64_t size):
+        self.path = path
+        self.base = base
+        self.size = size
+        self.fd = -1
+        self.stride[0] = 1
+
+    def __dealloc__(self):
+        if self.map is not NULL:
+            munmap(self.map, self.size)
+        if self.fd >= 0:
+            c_close(self.fd)
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        """The whole mapping, read only."""
+        if self.closing:
+            raise BufferError("the segment is closed")
+        self.ensure_mapped(False)
+        self.shape[0] = self.size
+        buffer.buf = self.map
+        buffer.obj = self
+        buffer.len = self.size
+        buffer.itemsize = 1
+        buffer.readonly = 1
+        buffer.ndim = 1
+        buffer.format = b"B"
+        buffer.shape = self.shape
+        buffer.strides = self.stride
+        buffer.suboffsets = NULL
+        buffer.internal = NULL
+        self.views += 1
+
+    def __releasebuffer__(self, Py_buffer *buffer):
+        self.views -= 1
+
+    def close(self):
+        """Idempotent. A mapping that Python views still look at stays until they are gone; no new ones are given."""
+        self.closing = True
+        self.release_fd()
+        if self.map is not NULL and self.views == 0:
+            munmap(self.map, self.size)
+            self.map = NULL
+
+    cdef int open_file(self, bint create, bint writable) except -1:
+        """Open, or create at full size; a file of another size is the caller's mistake to have missed. OSError."""
+        cdef struct_stat about
+        cdef bytes path = os.fsencode(self.path)
+        cdef int error
+        if self.fd >= 0:
+            return 0
+        self.fd = c_open(path, (O_RDWR if writable else O_RDONLY) | O_CLOEXEC | (O_CREAT | O_EXCL if create else 0), 0o644)
+        if self.fd < 0:
+            raise os_error(errno, self.path)
+        error = injected(CALL_CREATE) if create else 0
+        if create and (error != 0 or ftruncate(self.fd, self.size) != 0):
+            error = error or errno
+            self.release_fd()
+            os.unlink(self.path)
+            raise os_error(error, self.path)
+        if fstat(self.fd, &about) != 0 or about.st_size < self.size:
+            self.release_fd()
+            raise os_error(EIO, self.path)
+        return 0
+
+    cdef int ensure_mapped(self, bint writable) except -1:
+        cdef void *map
+        cdef bint opened = self.fd < 0
+        if self.map is not NULL:
+            return 0
+        self.open_file(False, writable)
+        map = mmap(NULL, self.size, PROT_READ | (PROT_WRITE if writable else 0), MAP_SHARED, self.fd, 0)
+        error = errno
+        if opened:
+            self.release_fd()
+        if map == MAP_FAILED:
+            raise os_error(error, self.path)
+        self.map = <uint8_t *> map
+        self.writable_map = writable
+        return 0
+
+    cdef int write_at(self, int64_t position, const uint8_t *data, int64_t length) noexcept nogil:
+        cdef long wrote
+        cdef int error
+        while length > 0:
+            error = injected(CALL_PWRITE)
+            if error != 0:
+                if 0 < fault_bytes < length:
+                    pwrite(self.fd, data, fault_bytes, <off_t> position)
+                return -error
+            wrote = pwrite(self.fd, data, length, <off_t> position)
+            if wrote < 0:
+                if errno == EINTR:
+                    continue
+                return -errno
+            data += wrote
+            position += wrote
+            length -= wrote
+        return 0
+
+    cdef int read_at(self, int64_t position, uint8_t *to, int64_t length) noexcept nogil:
+        """Read without a mapping; short files give zeros."""
+        cdef long got
+        while length > 0:
+            got = pread(self.fd, to, length, <off_t> position)
+            if got < 0:
+                if errno == EINTR:
+                    continue
+                return -errno
+            if got == 0:
+                while length > 0:
+                    to[0] = 0
+                    to += 1
+                    length -= 1
+                return 0
+            to += got
+            position += got
+            length -= got
+        return 0
+
+    cdef int reserve(self, int64_t until, int64_t step_max) noexcept nogil:
+        """Take disk blocks up to `until` at least, in steps that double up to `step_max`. Existing data stays."""
+        cdef int64_t step, goal
+        cdef int error, fd = self.fd
+        if until <= self.reserved:
+            return 0
+        step = min(max(self.reserved, <int64_t> PAGE_BYTES), step_max)
+        goal = min(max(until, self.reserved + step) + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size)
+        error = injected(CALL_RESERVE)
+        if error == 0 and fd < 0:
+            with gil:
+                try:
+                    self.open_file(False, True)
+                except OSError as failed:
+                    error = failed.errno
+        if error == 0:
+            error = posix_fallocate(self.fd, self.reserved, goal - self.reserved)
+        if fd < 0 and self.fd >= 0:
+            c_close(self.fd)
+            self.fd = -1
+        if error != 0:
+            return -error
+        self.reserved = goal
+        return 0
+
+    cdef int sync_data(self) noexcept nogil:
+        cdef int error = injected(CALL_SYNC)
+        if error != 0:
+            return -error
+        while fdatasync(self.fd) != 0:
+            if errno != EINTR:
+                return -errno
+        return 0
+
+    cdef int sync_map(self, int64_t length) noexcept nogil:
+        cdef int error = injected(CALL_SYNC)
+        if error != 0:
+            return -error
+        if self.map is NULL or not self.writable_map or length <= 0:
+            return 0
+        return 0 if msync(self.map, length, MS_SYNC) == 0 else -errno
+
+    cdef void release_fd(self) noexcept:
+        if self.fd >= 0:
+            c_close(self.fd)
+            self.fd = -1
