@@ -78,7 +78,8 @@ class Connection(Conn, asyncio.BufferedProtocol):
         future: asyncio.Future[RemotingCommand] = self._server.loop.create_future()
         self._asked[command.opaque] = future
         try:
-            return await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await future
         finally:
             self._asked.pop(command.opaque, None)
 

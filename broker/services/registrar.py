@@ -162,7 +162,8 @@ class OtherNameServer:
             self._succeeded()
             await asyncio.sleep(GATHER_S)
             try:
-                await asyncio.wait_for(self._wake.wait(), period_s)
+                async with asyncio.timeout(period_s):
+                    await self._wake.wait()
             except TimeoutError:
                 self._untold = None
             if self._peer is None or self._peer.closed:
@@ -182,7 +183,8 @@ class OtherNameServer:
 
     async def _tell(self) -> None:
         if self._peer is None or self._peer.closed:
-            self._peer = await asyncio.wait_for(self._connect(*self._address), CONNECT_S)
+            async with asyncio.timeout(CONNECT_S):
+                self._peer = await self._connect(*self._address)
             self._peer.on_close(self._closed)
             self._untold = None
         names, self._untold = self._untold, set()

@@ -81,11 +81,12 @@ class Announcement:
     def bodies(self) -> Iterator[bytes]:
         """Bodies of REGISTER_BROKER, to be sent one after the other.
 
-        A name server takes changes only under a version it does not know: the parts count up to the real one.
+        A name server takes changes only under another version than it knows: each part has its own, the last
+        the real one.
         """
         starts = range(0, max(len(self.topics), 1), PART_TOPICS)
         for left, start in zip(reversed(range(len(starts))), starts, strict=True):
-            version = replace(self.version, counter=max(self.version.counter - left, 0))
+            version = replace(self.version, timestamp=self.version.timestamp - left)
             table = {config.name: config.to_object() for config in self.topics[start : start + PART_TOPICS]}
             wrapper = {
                 "dataVersion": version.to_object(),

@@ -1,0 +1,375 @@
+"""The registrar: who is told what and when, and what a name server that fails does to it (nothing)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import ManualClock
+from firearrow.broker.dispatch import Dispatch
+from firearrow.broker.errors import StartError
+from firearrow.broker.nameserver import NameServer
+from firearrow.broker.peer import Address, Peer
+from firearrow.broker.server import Server
+from firearrow.broker.services import registrar as timing
+from firearrow.broker.services.registrar import Registrar, addresses
+from firearrow.broker.tables import announcement
+from firearrow.broker.tables.announcement import Announcement, Identity
+from firearrow.broker.tables.naming_options import NamingOptions
+from firearrow.broker.tables.registration import register_body
+from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from tests.broker.naming.room import NamingRoom
+from tests.broker.peers import RecordedPeer
+from tests.golden import session
+
+OTHER: Address = ("192.0.2.1", 9876)
+WAIT_S = 10.0
+
+
+class Outside:
+    """A name server of the test: `answers` says what each request is answered; `down` refuses connections."""
+
+    def __init__(
+        self, answers: Callable[[RemotingCommand], RemotingCommand] = RemotingCommand.answer
+    ) -> None:
+        self.answers = answers
+        self.down = False
+        self.peers: list[RecordedPeer] = []
+        self.heard: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+        self.tried: asyncio.Queue[Address] = asyncio.Queue()
+
+    async def connect(self, host: str, port: int) -> RecordedPeer:
+        self.tried.put_nowait((host, port))
+        if self.down:
+            raise ConnectionRefusedError("refused")
+        self.peers.append(RecordedPeer(local=("198.51.100.7", 50000), asked=self._asked))
+        return self.peers[-1]
+
+    def _asked(self, request: RemotingCommand) -> RemotingCommand:
+        self.heard.put_nowait(request)
+        return self.answers(request)
+
+    async def next(self) -> RemotingCommand:
+        return await asyncio.wait_for(self.heard.get(), WAIT_S)
+
+    async def next_topics(self) -> set[str]:
+        request = await self.next()
+        assert request.code == RequestCode.REGISTER_BROKER
+        return set(register_body(request.body, request.version, False).topics)
+
+
+class Room:
+    """Our broker's side: topics and a registrar that hears of their changes."""
+
+    def __init__(self, outside: Outside | None, own: NamingRoom | None = None, host: str = "") -> None:
+        self.clock = ManualClock()
+        self.topics = TopicTable(self.clock, cluster="C", broker="own", changed=self.told)
+        self.registrar = Registrar(
+            Identity("C", "own", host, 10911),
+            self.topics,
+            permission=lambda: 6,
+            own=None if own is None else (own.routes, own.server.kv),
+            others=[] if outside is None else [OTHER],
+            connect=(outside or Outside()).connect,
+            period_ms=30_000,
+        )
+
+    def told(self, names: Any) -> None:  # noqa: ANN401
+        self.registrar.changed(names)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "RETRY_S", 0.0)
+    monkeypatch.setattr(timing, "GATHER_S", 0.0)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(main, 3 * WAIT_S))
+
+
+def test_all_topics_at_start_and_changed_ones_at_once() -> None:
+    async def main() -> None:
+        outside = Outside()
+        room = Room(outside)
+        room.registrar.start()
+        first = await outside.next()
+        assert first.ext["brokerAddr"] == "198.51.100.7:10911"
+        assert set(register_body(first.body, 513, False).topics) == set(room.topics)
+        room.topics.create("N1", 4)
+        assert await outside.next_topics() == {"N1"}
+        room.topics.create("N2", 4)
+        room.topics.create("N3", 4)
+        assert await outside.next_topics() == {"N2", "N3"}
+        await room.registrar.stop()
+        goodbye = await outside.next()
+        assert (goodbye.code, goodbye.ext["brokerId"]) == (RequestCode.UNREGISTER_BROKER, "0")
+        assert outside.peers[0].closed
+
+    run(main())
+
+
+def test_everything_again_each_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "PERIOD_S", (0.01, 0.01))
+
+    async def main() -> None:
+        outside = Outside()
+        room = Room(outside)
+        room.registrar.start()
+        for _ in range(3):
+            assert await outside.next_topics() == set(room.topics)
+        assert len(outside.peers) == 1
+        await room.registrar.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("given_ms", "period_s"), [(0, 10), (9_999, 10), (30_000, 30), (60_001, 60)])
+def test_the_period_is_bounded(given_ms: int, period_s: float) -> None:
+    room = Room(None)
+    made = Registrar(
+        Identity("C", "b", "", 1),
+        room.topics,
+        permission=lambda: 6,
+        own=None,
+        others=[],
+        connect=Outside().connect,
+        period_ms=given_ms,
+    )
+    assert made._period_s == period_s
+
+
+def test_a_lost_connection_is_made_again_with_all_topics() -> None:
+    async def main() -> None:
+        outside = Outside()
+        room = Room(outside)
+        room.registrar.start()
+        await outside.next()
+        await asyncio.sleep(0)
+        outside.peers[0].close()
+        assert await outside.next_topics() == set(room.topics)
+        assert len(outside.peers) == 2
+        await room.registrar.stop()
+
+    run(main())
+
+
+def test_failures_are_logged_once_and_what_was_missed_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        outside = Outside()
+        outside.down = True
+        room = Room(outside)
+        with caplog.at_level(logging.INFO, "firearrow.registrar"):
+            room.registrar.start()
+            for _ in range(5):
+                assert await asyncio.wait_for(outside.tried.get(), WAIT_S) == OTHER
+            room.topics.create("N1", 4)
+            outside.down = False
+            assert "N1" in await outside.next_topics()
+            room.topics.create("N2", 4)
+            assert await outside.next_topics() == {"N2"}
+        await room.registrar.stop()
+        levels = [record.levelname for record in caplog.records]
+        assert levels == ["WARNING", "INFO"]
+
+    run(main())
+
+
+def test_a_refusal_is_no_registration(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        refusals = 2
+
+        def answers(request: RemotingCommand) -> RemotingCommand:
+            nonlocal refusals
+            refusals -= 1
+            return request.answer(1, "register broker failed") if refusals >= 0 else request.answer()
+
+        outside = Outside(answers)
+        room = Room(outside)
+        room.registrar.start()
+        for _ in range(3):
+            assert await outside.next_topics() == set(room.topics)
+        await room.registrar.stop()
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+            "name server 192.0.2.1:9876 does not know us: it refuses with code 1: register broker failed"
+        ]
+
+    run(main())
+
+
+def test_topics_that_change_while_an_answer_is_awaited_are_told_next() -> None:
+    async def main() -> None:
+        made: list[str] = []
+
+        def answers(request: RemotingCommand) -> RemotingCommand:
+            if not made:
+                made.append("N1")
+                room.topics.create("N1", 4)
+            return request.answer()
+
+        outside = Outside(answers)
+        room = Room(outside)
+        room.registrar.start()
+        assert "N1" not in await outside.next_topics()
+        assert await outside.next_topics() == {"N1"}
+        await room.registrar.stop()
+
+    run(main())
+
+
+def test_order_topics_are_marked_and_told() -> None:
+    async def main() -> None:
+        outside = Outside(lambda request: request.answer(body=b'{"table":{"N1":"own:4","stranger":"x:1"}}'))
+        room = Room(outside)
+        room.topics.create("N1", 4)
+        room.registrar.start()
+        await outside.next()
+        assert await outside.next_topics() == {"N1"}
+        config = room.topics.get("N1")
+        assert config is not None
+        assert config.order
+        assert "stranger" not in room.topics
+        await room.registrar.stop()
+
+    run(main())
+
+
+def test_an_answer_that_makes_no_sense_stops_nothing() -> None:
+    async def main() -> None:
+        bodies = [b'{"table":3}', b"{", b""]
+        outside = Outside(lambda request: request.answer(body=bodies.pop(0) if bodies else b""))
+        room = Room(outside)
+        room.registrar.start()
+        for _ in range(3):
+            await outside.next()
+        room.topics.create("N1", 4)
+        assert await outside.next_topics() == {"N1"}
+        await room.registrar.stop()
+
+    run(main())
+
+
+def test_the_own_name_server_knows_at_once_and_forgets_at_stop() -> None:
+    async def main() -> None:
+        own = NamingRoom()
+        room = Room(None, own)
+        room.registrar.start()
+        assert set(own.routes.topics) == set(room.topics)
+        room.topics.create("N1", 4)
+        route = own.route("N1")
+        assert route is not None
+        assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "127.0.0.1:10911"}
+        room.topics.update(TopicConfig("N1", 6, 5, 4))
+        route = own.route("N1")
+        assert route is not None
+        assert (route["queueDatas"][0]["readQueueNums"], route["queueDatas"][0]["perm"]) == (6, 4)
+        await room.registrar.stop()
+        assert not own.routes.brokers
+
+    run(main())
+
+
+def test_our_request_is_apaches() -> None:
+    recorded = next(frame for frame in session("start") if frame.line["name"] == "REGISTER_BROKER")
+    assert recorded.raw is not None
+    apache = RemotingCommand.decode(recorded.raw)
+    theirs = register_body(apache.body, apache.version, False)
+    topics = [
+        TopicConfig(n, q.read_queues, q.write_queues, q.perm, sys_flag=q.topic_flag)
+        for n, q in theirs.topics.items()
+    ]
+    ours = Announcement.of(
+        Identity("DefaultCluster", "broker-a", "127.0.0.2", 20911), theirs.version, topics, 6
+    )
+    (body,) = ours.bodies()
+    ext = ours.ext("", body)
+    assert ext.keys() == apache.ext.keys()
+    different = {"bodyCrc32", "haServerAddr"}
+    assert {key: ext[key] for key in ext.keys() - different} == {
+        key: apache.ext[key] for key in ext.keys() - different
+    }
+    assert register_body(body, 513, False) == theirs
+
+
+def test_many_topics_go_in_parts_that_all_take_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announcement, "PART_TOPICS", 4)
+    room = NamingRoom()
+    topics = TopicTable(room.clock, cluster="C", broker="own")
+    for queues in (4, 8):
+        topics.update_all([TopicConfig(f"N{n}", queues, queues) for n in range(10)])
+        told = Announcement.of(Identity("C", "own", "h", 1), topics.version, topics.configs(), 6)
+        bodies = list(told.bodies())
+        assert len(bodies) == -(-len(topics) // 4)
+        for body in bodies:
+            assert (
+                room.ask(
+                    RemotingCommand(RequestCode.REGISTER_BROKER, told.ext("", body), body, version=513)
+                ).code
+                == 0
+            )
+        assert {room.routes.topics[f"N{n}"]["own"].read_queues for n in range(10)} == {queues}
+        assert room.routes.version("C", "h:1") == topics.version
+
+
+class Heard:
+    """The handlers of a name server, and a sign for each request that they have answered."""
+
+    def __init__(self, naming: NameServer) -> None:
+        self._dispatch = Dispatch(naming.handlers())
+        self._answered: asyncio.Queue[int] = asyncio.Queue()
+
+    def __call__(self, request: RemotingCommand, peer: Peer) -> None:
+        self._dispatch(request, peer)
+        self._answered.put_nowait(request.code)
+
+    async def registration(self) -> None:
+        code = await asyncio.wait_for(self._answered.get(), WAIT_S)
+        assert code == RequestCode.REGISTER_BROKER
+
+
+def test_over_real_sockets() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        naming = NameServer(ManualClock(), NamingOptions(), lambda: None)
+        server = Server(loop, idle_s=120, frame_bytes_max=16 << 20)
+        heard = Heard(naming)
+        address = await server.listen("127.0.0.1", 0, heard)
+        topics = TopicTable(ManualClock(), cluster="C", broker="own", changed=lambda names: told(names))  # noqa: PLW0108
+        registrar = Registrar(
+            Identity("C", "own", "", 10911),
+            topics,
+            permission=lambda: 6,
+            own=None,
+            others=addresses(f"localhost:{address[1]}"),
+            connect=lambda host, port: server.connect(host, port, Dispatch([])),
+            period_ms=30_000,
+        )
+        told = registrar.changed
+        registrar.start()
+        await heard.registration()
+        assert set(naming.routes.topics) == set(topics)
+        topics.create("N1", 4)
+        await heard.registration()
+        found = naming.routes.route("N1")
+        assert found is not None
+        assert found.brokers[0].addresses == {0: "127.0.0.1:10911"}
+        await registrar.stop()
+        assert not naming.routes.brokers
+        await server.close(1)
+
+    run(main())
+
+
+def test_addresses() -> None:
+    assert addresses("a:1;b:2, [::1]:3;;a:1") == [("a", 1), ("b", 2), ("::1", 3)]
+    assert addresses("") == []
+    for text in ("a", ":1", "a:", "a:0", "a:65536", "a:x"):
+        with pytest.raises(StartError, match="namesrvAddr"):
+            addresses(text)
+    assert len(addresses(";".join(f"a:{n + 1}" for n in range(16)))) == 16
+    with pytest.raises(StartError, match="at most 16"):
+        addresses(";".join(f"a:{n + 1}" for n in range(17)))
