@@ -62,12 +62,12 @@ class GroupsHandler:
     def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Everything, or a page for callers that ask so."""
         groups, options = self._groups, self._config.options
-        chosen = list(groups)
+        chosen: list[str] | None = None
         if options.split_metadata and request.ext.keys() & {"dataVersion", "groupSeq", "maxGroupNum"}:
             seen, begin = request.text_or("dataVersion", ""), request.integer_or("groupSeq", 0, 32)
             size = options.split_metadata_size
             at_most = min(size, request.integer_or("maxGroupNum", size, 32))
-            chosen = page(chosen, groups.version, seen, begin, at_most)
+            chosen = page(groups, groups.version, seen, begin, at_most)
         body = groups.to_object(chosen)
         return request.answer(ext={"totalGroupNum": str(len(groups))}, body=dumps(body))
 

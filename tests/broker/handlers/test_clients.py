@@ -1,0 +1,316 @@
+"""Heartbeats, leaving, member lists: who belongs to a group, and who hears of it."""
+
+import asyncio
+import json
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.handlers.clients import SLICE
+from firearrow.broker.tables.topics import TopicConfig
+from tests.broker.handlers.room import Room
+from tests.broker.peers import RecordedPeer
+
+ALIVE = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+
+
+def subscription(topic: str, version: int = 1, **members: object) -> dict[str, object]:
+    return {"topic": topic, "subString": "*", "subVersion": version, "tagsSet": [], "codeSet": []} | members
+
+
+def consumer(group: str = "G", *topics: object, **members: object) -> dict[str, object]:
+    subscriptions = [topic if isinstance(topic, dict) else subscription(str(topic)) for topic in topics]
+    return {
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptionDataSet": subscriptions,
+        "unitMode": False,
+    } | members
+
+
+def beat(*consumers: object, client: str = "c1", producers: tuple[str, ...] = (), **members: object) -> bytes:
+    body = {
+        "clientID": client,
+        "consumerDataSet": list(consumers),
+        "producerDataSet": [{"groupName": name} for name in producers],
+    }
+    return json.dumps(body | members).encode()
+
+
+def notices(peer: RecordedPeer) -> list[str]:
+    assert all(request.code == 40 and request.is_oneway for request in peer.requests)
+    return [request.ext["consumerGroup"] for request in peer.requests]
+
+
+def alive(room: Room, body: bytes, peer: RecordedPeer, **of: int) -> dict[str, str]:
+    answer = room.ask(RequestCode.HEART_BEAT, body=body, peer=peer, **of)
+    assert (answer.code, answer.remark, answer.body) == (0, None, b"")
+    return answer.ext
+
+
+def test_a_heartbeat_makes_group_retry_topic_and_member() -> None:
+    room, peer = Room(), RecordedPeer()
+    assert alive(room, beat(consumer("G", "T"), producers=("P",)), peer) == ALIVE
+    assert "G" in room.groups
+    assert room.topics.get("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1)
+    assert room.ask(38, {"consumerGroup": "G"}).body == b'{"consumerIdList":["c1"]}'
+    assert [member.client_id for member in room.table.producers("P")] == ["c1"]
+    online = room.table.consumer_group("G")
+    assert online is not None
+    assert (online.consume_type, online.message_model) == ("CONSUME_PASSIVELY", "CLUSTERING")
+    assert online.members[peer].to_object() == {
+        "clientAddr": "127.0.0.1:40001",
+        "clientId": "c1",
+        "language": "JAVA",
+        "version": 513,
+    }
+
+
+def test_the_notice_goes_out_before_the_answer_and_only_for_news() -> None:
+    room = Room()
+    sent: list[str] = []
+
+    class Ordered(RecordedPeer):
+        def reply(self, answer: RemotingCommand) -> None:
+            sent.append("answer")
+            super().reply(answer)
+
+        def oneway(self, command: RemotingCommand) -> None:
+            sent.append("notice")
+            super().oneway(command)
+
+    peer = Ordered()
+    alive(room, beat(consumer("G", "T")), peer)
+    assert sent == ["notice", "answer"]
+    alive(room, beat(consumer("G", subscription("T", 2))), peer)
+    assert sent == ["notice", "answer", "answer"]
+
+
+def test_members_hear_of_members_and_topics_that_come_and_go() -> None:
+    room, one, two = Room(), RecordedPeer(), RecordedPeer()
+    alive(room, beat(consumer("G", "T")), one)
+    alive(room, beat(consumer("G", "T"), client="c2"), two)
+    assert (notices(one), notices(two)) == (["G", "G"], ["G"])
+    alive(room, beat(consumer("G", "T", "U")), one)
+    alive(room, beat(consumer("G", "U")), one)
+    assert len(notices(two)) == 3
+    assert room.ask(35, {"clientID": "c1", "consumerGroup": "G"}, peer=one).code == 0
+    assert len(notices(two)) == 4
+    two.close()
+    assert room.table.consumer_group("G") is None
+    refused = room.ask(38, {"consumerGroup": "G"})
+    assert (refused.code, refused.remark, refused.body) == (1, "no consumer for this group, G", b"")
+
+
+def test_a_closed_connection_leaves_all_its_groups() -> None:
+    room, one, two = Room(), RecordedPeer(), RecordedPeer()
+    alive(room, beat(consumer("G", "T"), consumer("H", "T"), producers=("P",)), one)
+    alive(room, beat(consumer("G", "T"), client="c2"), two)
+    two.requests.clear()
+    one.close()
+    assert notices(two) == ["G"]
+    assert room.table.producers("P") == []
+    assert room.table.consumer_group("H") is None
+
+
+@pytest.mark.parametrize("why", ["broadcasting", "group", "broker"])
+def test_nobody_is_told_where_nobody_wants_to_hear(why: str) -> None:
+    room, peer = Room(notify_consumers=why != "broker"), RecordedPeer()
+    if why == "group":
+        body = b'{"groupName":"G","notifyConsumerIdsChangedEnable":false}'
+        assert room.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == 0
+    model = "BROADCASTING" if why == "broadcasting" else "CLUSTERING"
+    alive(room, beat(consumer("G", "T", messageModel=model)), peer)
+    assert notices(peer) == []
+
+
+def test_a_subscription_is_replaced_by_a_newer_version_only() -> None:
+    room, peer = Room(), RecordedPeer()
+    for version, text in ((5, "A"), (4, "B"), (5, "C")):
+        alive(room, beat(consumer("G", subscription("T", version, subString=text))), peer)
+    known = room.table.subscription("G", "T")
+    assert known is not None
+    assert (known.version, known.expression) == (5, "A")
+    alive(room, beat(consumer("G", subscription("T", 6, subString="D"))), peer)
+    assert (known := room.table.subscription("G", "T"))
+    assert known.expression == "D"
+
+
+def test_a_fingerprint_stands_for_the_subscriptions() -> None:
+    room, peer = Room(), RecordedPeer()
+    first = alive(room, beat(consumer("G", "T"), heartbeatFingerprint=11), peer)
+    assert first == ALIVE | {"IS_SUB_CHANGE": "false"}
+    again = alive(room, beat(consumer("G"), heartbeatFingerprint=11, withoutSub=True), peer)
+    assert again["IS_SUB_CHANGE"] == "false"
+    assert room.table.subscription("G", "T") is not None
+    other = alive(room, beat(consumer("G"), heartbeatFingerprint=-12, withoutSub=True), peer)
+    assert other["IS_SUB_CHANGE"] == "true"
+    assert room.table.subscription("G", "T") is not None
+
+
+def test_a_fingerprint_for_subscriptions_that_are_not_here_asks_for_them() -> None:
+    room, peer = Room(), RecordedPeer()
+    answer = alive(room, beat(consumer("G"), heartbeatFingerprint=11, withoutSub=True), peer)
+    assert answer["IS_SUB_CHANGE"] == "true"
+
+
+def test_the_cpp_form_is_understood() -> None:
+    body = (
+        b'{"clientID":"cpp@1","consumerDataSet":[{"groupName":"G","consumeType":1,"messageModel":1,'
+        b'"consumeFromWhere":4,"subscriptionDataSet":[{"topic":"T","subString":"A","subVersion":"1700000000001",'
+        b'"tagsSet":["A"],"codeSet":[65]}]}]}\n'
+    )
+    room, peer = Room(), RecordedPeer()
+    alive(room, body, peer, language=1)
+    online = room.table.consumer_group("G")
+    assert online is not None
+    assert (online.consume_type, online.consume_from_where) == (
+        "CONSUME_PASSIVELY",
+        "CONSUME_FROM_FIRST_OFFSET",
+    )
+    assert (online.subscriptions["T"].version, online.subscriptions["T"].is_tag) == (1700000000001, True)
+    assert online.members[peer].language_name == "CPP"
+
+
+def test_the_go_form_is_understood() -> None:
+    body = (
+        b'{"clientID":"go@1","producerDataSet":null,"consumerDataSet":[{"groupName":"G","consumeType":"CONSUME_PASSIVELY",'
+        b'"messageModel":"CLUSTERING","consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","subscriptionDataSet":'
+        b'[{"classFilterMode":false,"topic":"T","subString":"A||B","tagsSet":["A","B"],"codeSet":["65","66"],'
+        b'"subVersion":1700000000000000001,"expressionType":"TAG"},{"topic":"U","tagsSet":null,"codeSet":null}],'
+        b'"unitMode":true}]}'
+    )
+    room, peer = Room(), RecordedPeer()
+    alive(room, body, peer, language=9)
+    known = room.table.subscription("G", "T")
+    assert known is not None
+    assert (known.codes, known.version) == (frozenset({65, 66}), 1700000000000000001)
+    assert (retry := room.topics.get("%RETRY%G"))
+    assert retry.sys_flag == 2
+
+
+def test_the_retry_topic_is_ordered_as_the_topics_are() -> None:
+    room, peer = Room(), RecordedPeer()
+    room.topics.update(TopicConfig("T", order=True))
+    alive(room, beat(consumer("G", "T")), peer)
+    assert (retry := room.topics.get("%RETRY%G"))
+    assert retry.order
+
+
+def test_groups_that_may_not_be_made_are_passed_over() -> None:
+    room, peer = Room(), RecordedPeer()
+    alive(room, beat(consumer("not a name", "T"), consumer("G", "T")), peer)
+    assert [group.name for group in room.table.consumer_groups()] == ["G"]
+
+
+def test_pulling_consumers_are_passed_over_where_they_are_rejected() -> None:
+    room = Room(reject_pull_consumers=True)
+    alive(room, beat(consumer("G", "T", consumeType="CONSUME_ACTIVELY")), RecordedPeer())
+    assert room.table.consumer_groups() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"", "JSON"),
+        (b"[]", "heartbeat"),
+        (b"{}", "clientID"),
+        (b'{"clientID":5}', "clientID"),
+        (beat(client="x" * 1025), "clientID"),
+        (beat({"consumeType": 1}), "groupName"),
+        (beat(consumer(consumeType="EAGERLY")), "consumeType"),
+        (beat(consumer(messageModel=2)), "messageModel"),
+        (beat(consumer("G", {"subString": "*"})), "topic"),
+        (beat(consumer("G", subscription("T", subVersion="x"))), "subVersion"),
+        (beat(consumer("G", subscription("T", codeSet=["x"]))), "codeSet"),
+        (beat(consumer("G", subscription("T", tagsSet="A"))), "tagsSet"),
+        (beat(subscriptionDataSet=1, producerDataSet={}), "producerDataSet"),
+        (beat(heartbeatFingerprint=2**31), "heartbeatFingerprint"),
+    ],
+)
+def test_a_wrong_heartbeat_is_refused_by_the_field(body: bytes, field: str) -> None:
+    answer = Room().ask(RequestCode.HEART_BEAT, body=body)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark is not None
+    assert field in answer.remark
+
+
+def test_a_large_heartbeat_lets_others_run() -> None:
+    room, peer = Room(), RecordedPeer()
+    count = 10_000
+    request = RemotingCommand(34, {}, beat(consumer("G", *(f"T{n}" for n in range(count)))), opaque=1)
+    turns = 0
+
+    async def run() -> None:
+        nonlocal turns
+        room.dispatch(request, peer)
+        while not peer.replies:
+            await asyncio.sleep(0)
+            turns += 1
+
+    asyncio.run(run())
+    assert turns >= count // SLICE
+    online = room.table.consumer_group("G")
+    assert online is not None
+    assert len(online.subscriptions) == count
+
+
+def test_a_large_heartbeat_of_a_closed_connection_registers_nothing() -> None:
+    room, peer = Room(), RecordedPeer()
+    request = RemotingCommand(34, {}, beat(consumer("G", *(f"T{n}" for n in range(2 * SLICE)))), opaque=1)
+
+    async def run() -> None:
+        room.dispatch(request, peer)
+        peer.close()
+        await room.dispatch.drain()
+
+    asyncio.run(run())
+    assert room.table.consumer_group("G") is None
+    assert peer.replies == []
+
+
+def test_silent_clients_are_closed_after_their_time() -> None:
+    room, one, two = Room(), RecordedPeer(), RecordedPeer()
+    alive(room, beat(consumer("G", "T")), one)
+    room.clock.advance(60_000)
+    alive(room, beat(consumer("G", "T"), client="c2"), two)
+    room.clock.advance(60_000)
+    room.clients.sweep()
+    assert not one.closed
+    room.clock.advance(1)
+    room.clients.sweep()
+    assert one.closed
+    assert not two.closed
+    assert room.ask(38, {"consumerGroup": "G"}).body == b'{"consumerIdList":["c2"]}'
+
+
+def test_leaving_takes_only_the_groups_that_are_named() -> None:
+    room, peer = Room(), RecordedPeer()
+    alive(room, beat(consumer("G", "T"), producers=("P", "Q")), peer)
+    answer = room.ask(35, {"clientID": "c1", "producerGroup": "P", "consumerGroup": ""}, peer=peer)
+    assert (answer.code, answer.ext) == (0, {})
+    assert room.table.producer_groups().keys() == {"Q"}
+    assert room.table.consumer_group("G") is not None
+    assert room.ask(35, {"clientID": "c1", "consumerGroup": "nobody"}, peer=peer).code == 0
+    assert "nobody" not in room.groups
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", 0),
+        (b'{"clientId":"c","group":"G"}', 0),
+        (b'{"subscriptionData":{"topic":"T","subString":"A"}}', 0),
+        (b'{"subscriptionData":{"topic":"T","subString":"a > 1","expressionType":"SQL92"}}', 1),
+        (b'{"subscriptionData":{"subString":"A"}}', 1),
+        (b"{", 1),
+    ],
+)
+def test_only_tags_may_filter(body: bytes, code: int) -> None:
+    answer = Room().ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+    assert answer.code == code
+    if b"SQL92" in body:
+        assert answer.remark == "The broker does not support consumer to filter message by SQL92"

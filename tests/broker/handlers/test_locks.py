@@ -1,0 +1,53 @@
+"""41 and 42: the answer lists exactly the queues that the client owns."""
+
+import json
+
+import pytest
+
+from firearrow.broker.handlers.locks import QUEUES_MAX
+from tests.broker.handlers.room import Room
+
+
+def body(client: str, *queue_ids: int, **more: object) -> bytes:
+    queues = [{"brokerName": "broker-a", "queueId": n, "topic": "T"} for n in queue_ids]
+    return json.dumps({"clientId": client, "consumerGroup": "G", "mqSet": queues} | more).encode()
+
+
+def test_a_locked_queue_is_left_out_of_the_others_answer() -> None:
+    room = Room()
+    assert room.ask(41, body=body("a", 0)).body == (
+        b'{"lockOKMQSet":[{"brokerName":"broker-a","queueId":0,"topic":"T"}]}'
+    )
+    assert room.ask(41, body=body("b", 0)).body == b'{"lockOKMQSet":[]}'
+    answer = room.ask(42, body=body("a", 0))
+    assert (answer.code, answer.body, answer.remark) == (0, b"", None)
+    assert json.loads(room.ask(41, body=body("b", 0, 1)).body)["lockOKMQSet"][1]["queueId"] == 1
+
+
+def test_no_queues_at_all_is_an_empty_answer() -> None:
+    assert Room().ask(41, body=b'{"clientId":"a","consumerGroup":"G"}').body == b'{"lockOKMQSet":[]}'
+
+
+@pytest.mark.parametrize("code", [41, 42])
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        (b"", "JSON"),
+        (b"[]", "body"),
+        (body("a", consumerGroup=None), "consumerGroup"),
+        (body("a", clientId=3), "clientId"),
+        (body("a", mqSet={}), "mqSet"),
+        (body("a", mqSet=[{"topic": "T"}]), "mqSet"),
+    ],
+)
+def test_wrong_bodies_are_refused_by_the_field(code: int, wrong: bytes, field: str) -> None:
+    answer = Room().ask(code, body=wrong)
+    assert answer.code == 1
+    assert field in str(answer.remark)
+
+
+def test_queues_of_one_request_are_bounded() -> None:
+    room = Room()
+    assert room.ask(41, body=body("a", *range(QUEUES_MAX))).code == 0
+    answer = room.ask(41, body=body("a", *range(QUEUES_MAX + 1)))
+    assert (answer.code, answer.remark) == (1, "lock request: mqSet of 10001 queues, at most 10000")

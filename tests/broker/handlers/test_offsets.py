@@ -1,0 +1,108 @@
+"""14, 15, 43: a group finds where it was, begins where Apache lets it begin, and commits only what may be."""
+
+import pytest
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.tables.topics import TopicConfig
+from tests.broker.handlers.room import Room
+
+
+@pytest.fixture
+def room() -> Room:
+    room = Room()
+    room.topics.update(TopicConfig("T", 4, 4))
+    room.groups.find("G")
+    return room
+
+
+def query(room: Room, **more: object) -> RemotingCommand:
+    return room.ask(14, {"consumerGroup": "G", "topic": "T", "queueId": 0} | more)
+
+
+def commit(room: Room, **more: object) -> RemotingCommand:
+    return room.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 5} | more)
+
+
+def test_what_was_committed_is_found(room: Room) -> None:
+    answer = commit(room)
+    assert (answer.code, answer.remark, answer.ext) == (0, None, {})
+    assert query(room).ext == {"offset": "5"}
+    commit(room, commitOffset=2)
+    assert query(room, setZeroIfNotFound="false").ext == {"offset": "2"}
+
+
+@pytest.mark.parametrize(
+    ("times", "begins", "near", "code"),
+    [([1], 0, True, 0), ([], 0, True, 22), ([1, 2], 1, True, 22), ([1], 0, False, 22)],
+)
+def test_a_new_group_begins_at_zero_only_while_the_first_message_is_recent(
+    room: Room, times: list[int], begins: int, near: bool, code: int
+) -> None:
+    room.fake.times["T", 0] = times
+    room.fake.begins["T", 0] = begins
+    room.fake.near = near
+    answer = query(room)
+    assert answer.code == code
+    if code:
+        assert answer.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+    else:
+        assert answer.ext == {"offset": "0"}
+
+
+def test_a_new_group_does_not_begin_at_a_message_that_the_log_has_dropped(room: Room) -> None:
+    room.fake.times["T", 0] = [1]
+    assert query(room).code == 0
+    room.fake.min_physical = 5000
+    assert query(room).code == 22
+
+
+def test_zero_is_not_given_where_it_is_not_wanted(room: Room) -> None:
+    room.fake.times["T", 0] = [1]
+    answer = query(room, setZeroIfNotFound="false")
+    assert (answer.code, answer.remark) == (22, "Not found, do not set to zero, maybe this group boot first")
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "remark"),
+    [
+        ({"consumerGroup": "H"}, 26, "Group H not exist!"),
+        ({"topic": "U"}, 17, "Topic U not exist!"),
+        ({"queueId": -1}, 29, "queueId must be 0 to 65535, not -1"),
+        ({"queueId": 65536}, 29, "queueId must be 0 to 65535, not 65536"),
+        ({"commitOffset": -1}, 29, "commitOffset must not be negative: -1"),
+    ],
+)
+def test_wrong_commits_are_refused(room: Room, more: dict[str, object], code: int, remark: str) -> None:
+    answer = commit(room, **more)
+    assert (answer.code, answer.remark) == (code, remark)
+    assert len(room.offsets) == 0
+    assert "H" not in room.groups
+
+
+@pytest.mark.parametrize(
+    ("field", "remark"),
+    [("queueId", "QueueId is null, topic is T"), ("commitOffset", "Offset is null, topic is T")],
+)
+def test_missing_fields_of_a_commit_are_named(room: Room, field: str, remark: str) -> None:
+    ext: dict[str, object] = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 5}
+    del ext[field]
+    answer = room.ask(15, ext)
+    assert (answer.code, answer.remark) == (29, remark)
+
+
+def test_commits_wait_for_a_reset_to_be_taken(room: Room) -> None:
+    commit(room)
+    room.offsets.reset("G", "T", 0, 1)
+    answer = commit(room, commitOffset=9)
+    assert (answer.code, answer.remark) == (0, "Offset has been previously reset")
+    assert query(room).ext == {"offset": "1"}
+    room.offsets.take_reset("G", "T", 0)
+    assert query(room).ext == {"offset": "1"}
+
+
+def test_all_offsets_are_told_in_javas_form(room: Room) -> None:
+    commit(room, queueId=3)
+    assert room.ask(43).body == (
+        b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1700000000000},"groupTopicMap":{"G":["T"]},'
+        b'"offsetTable":{"T@G":{3:5}},"pullOffsetTable":{}}'
+    )

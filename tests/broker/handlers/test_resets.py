@@ -1,0 +1,165 @@
+"""222, 223, 314, 308: offsets moved by an administrator, on our side or by the clients."""
+
+import json
+
+import pytest
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.tables.topics import TopicConfig
+from tests.broker.handlers.room import Room
+from tests.broker.peers import RecordedPeer
+
+ALL: dict[str, object] = {"topic": "T", "group": "G", "queueId": -1, "offset": -1, "isForce": "true"}
+
+
+def made(**options: bool) -> Room:
+    room = Room(**options)
+    room.topics.update(TopicConfig("T", 2, 3))
+    room.groups.find("G")
+    room.fake.times = {("T", 0): [100, 200, 300], ("T", 1): [150]}
+    return room
+
+
+def reset(room: Room, timestamp: int, *, language: int = 0, **more: object) -> RemotingCommand:
+    return room.ask(222, ALL | {"timestamp": timestamp} | more, language=language)
+
+
+def join(room: Room, peer: RecordedPeer, client: str, version: int = 513) -> None:
+    beat = {
+        "clientID": client,
+        "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": [{"topic": "T"}]}],
+        "producerDataSet": [],
+    }
+    room.ask(34, body=json.dumps(beat).encode(), peer=peer, version=version)
+    peer.requests.clear()
+
+
+def offsets(*pairs: tuple[int, int]) -> bytes:
+    inner = ",".join(f'{{"brokerName":"broker-a","queueId":{n},"topic":"T"}}:{at}' for n, at in pairs)
+    return f'{{"offsetTable":{{{inner}}}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"), [(0, [(0, 0), (1, 0)]), (200, [(0, 1), (1, 1)]), (-1, [(0, 3), (1, 1)])]
+)
+def test_all_read_queues_are_reset_by_time(timestamp: int, expected: list[tuple[int, int]]) -> None:
+    room = made()
+    answer = reset(room, timestamp)
+    assert (answer.code, answer.remark, answer.body) == (0, None, offsets(*expected))
+    for queue_id, at in expected:
+        assert room.offsets.take_reset("G", "T", queue_id) == at
+        assert room.offsets.committed("G", "T", queue_id) == at
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "remark"),
+    [
+        ({"offset": 4}, 0, None),
+        ({"offset": 5}, 1, "Target offset 5 not in consume queue range [1-3]"),
+        ({"offset": 1}, 0, None),
+        ({"offset": 0}, 1, "Target offset 0 not in consume queue range [1-3]"),
+        ({"offset": -2}, 1, "Target offset -2 not in consume queue range [1-3]"),
+        ({"queueId": 70000}, 29, "queueId must be 0 to 65535, not 70000"),
+        ({"topic": "U"}, 17, "Topic U does not exist"),
+        ({"group": "H"}, 26, "Group H does not exist"),
+    ],
+)
+def test_one_queue_is_reset_within_its_range(more: dict[str, object], code: int, remark: str | None) -> None:
+    room = made()
+    room.fake.begins["T", 0] = 1
+    answer = reset(room, 0, **({"queueId": 0} | more))
+    assert (answer.code, answer.remark) == (code, remark)
+    if code == 0:
+        assert answer.body == offsets((0, int(str(more["offset"]))))
+    else:
+        assert not room.offsets.has_reset("G", "T", 0)
+
+
+def test_a_topic_without_queues_has_nothing_to_reset() -> None:
+    room = made()
+    room.topics.update(TopicConfig("T", 0, 0))
+    assert reset(room, 0).remark == "No queues to reset."
+
+
+def test_clients_are_told_and_go_forward_only_by_force() -> None:
+    room, peer = made(server_side_reset=False), RecordedPeer()
+    for queue_id in range(3):
+        room.offsets.commit("G", "T", queue_id, 1)
+    join(room, peer, "c1")
+    assert reset(room, -1, isForce="false").body == offsets((0, 1), (1, 1), (2, 0))
+    answer = reset(room, -1)
+    assert answer.body == offsets((0, 3), (1, 1), (2, 0))
+    told = peer.requests[-1]
+    assert (told.code, told.is_oneway, told.body) == (220, True, answer.body)
+    assert told.ext == {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "false", "queueId": "-1"}
+    assert not room.offsets.has_reset("G", "T", 0)
+    reset(room, 0, language=1)
+    assert peer.requests[-1].body == (
+        b'{"offsetTable":[{"brokerName":"broker-a","offset":0,"queueId":0,"topic":"T"},'
+        b'{"brokerName":"broker-a","offset":0,"queueId":1,"topic":"T"},'
+        b'{"brokerName":"broker-a","offset":0,"queueId":2,"topic":"T"}]}'
+    )
+
+
+def test_clients_cannot_be_told_when_there_are_none_or_old_ones() -> None:
+    room = made(server_side_reset=False)
+    assert reset(room, 0, topic="U").code == 17
+    assert reset(room, 0).remark == "THe consumer group <G> not exist"
+    for queue_id in range(3):
+        room.offsets.commit("G", "T", queue_id, 1)
+    offline = reset(room, 0)
+    what = "Consumer not online, so can not reset offset, Group: G Topic: T Timestamp: 0"
+    assert (offline.code, offline.remark) == (206, what)
+    join(room, old := RecordedPeer(), "c1", version=27)
+    assert "does not support this feature" in str(reset(room, 0).remark)
+    assert old.requests == []
+
+
+def status(answered: bytes, code: int = 0) -> RecordedPeer:
+    return RecordedPeer(asked=lambda request: request.answer(code, None, None, answered))
+
+
+def test_clients_say_what_they_consume() -> None:
+    room = made()
+    table = b'{"messageQueueTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:5}}'
+    peers = {
+        "c1": status(table),
+        "broken": status(b"{"),
+        "failing": status(table, 1),
+        "silent": RecordedPeer(),
+    }
+    for client, peer in peers.items():
+        join(room, peer, client)
+    for wanted in ("", "c1"):
+        answer = room.ask(223, {"topic": "T", "group": "G", "clientAddr": wanted})
+        assert (answer.code, answer.body) == (
+            0,
+            b'{"consumerTable":{"c1":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:5}},"messageQueueTable":{}}',
+        )
+    assert peers["c1"].requests[-1].ext == {"topic": "T", "group": "G"}
+    missing = room.ask(223, {"topic": "T", "group": "H"})
+    assert (missing.code, missing.remark) == (1, "No Any Consumer online in the consumer group: [H]")
+
+
+def test_offsets_are_cloned_for_topics_that_the_source_subscribes() -> None:
+    room = made()
+    room.topics.update(TopicConfig("U"))
+    for topic in ("T", "U", "gone"):
+        room.offsets.commit("G", topic, 0, 7)
+    join(room, RecordedPeer(), "c1")
+    assert room.ask(314, {"srcGroup": "G", "destGroup": "H"}).code == 0
+    assert room.offsets.topics_of("H") == ["T"]
+    assert room.ask(314, {"srcGroup": "G", "destGroup": "H", "topic": "U", "offline": "true"}).code == 0
+    assert room.offsets.topics_of("H") == ["T", "U"]
+    assert room.ask(314, {"srcGroup": "G", "destGroup": "a b"}).code == 29
+
+
+def test_the_smallest_offset_of_the_groups_is_told() -> None:
+    room = made()
+    room.fake.begins["T", 1] = 3
+    for group, first, second in (("A", 5, 2), ("B", 4, 4), ("C", 1, 9)):
+        room.offsets.commit(group, "T", 0, first)
+        room.offsets.commit(group, "T", 1, second)
+    answer = room.ask(308, {"topic": "T", "compareGroup": "A", "filterGroups": "C"})
+    assert answer.body == b'{"correctionOffsets":{0:4,1:9223372036854775807}}'
+    assert room.offsets.query("C", "T", 0) == 1
