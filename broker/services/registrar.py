@@ -112,8 +112,13 @@ class Registrar:
         """What was deleted there and not here comes back, as with any name server."""
         while self._own is not None:
             await asyncio.sleep(self._period_s)
-            self._take_orders(self._own[1].namespace(ORDER_TOPIC_CONFIG) or ())
-            self._tell_own(None)
+            routes, kv = self._own
+            self._take_orders(kv.namespace(ORDER_TOPIC_CONFIG) or ())
+            missing = [
+                name for name in self._topics if self._identity.broker not in routes.topics.get(name, ())
+            ]
+            if missing:
+                self._tell_own(missing)
 
     def _take_orders(self, names: Collection[str]) -> None:
         """Topics that a name server holds to be ordered are marked so, never unmarked."""
@@ -224,8 +229,11 @@ class OtherNameServer:
         self._failing = False
 
 
-def addresses(text: str) -> list[Address]:
-    """The `host:port;host:port` of namesrvAddr, each once. StartError names what is wrong."""
+def addresses(text: str, own: Address | None = None) -> list[Address]:
+    """The `host:port;host:port` of namesrvAddr, each once, without the name server of this process.
+
+    StartError names what is wrong.
+    """
     found: dict[Address, None] = {}
     for part in text.replace(",", ";").split(";"):
         if not part.strip():
@@ -234,6 +242,17 @@ def addresses(text: str) -> list[Address]:
         if not (host and port.isascii() and port.isdigit() and 0 < int(port[:6]) <= 65535):
             raise StartError(f"namesrvAddr must be host:port;host:port, not {part[:80]!r}")
         found[host.removeprefix("[").removesuffix("]"), int(port)] = None
+    found = {address: None for address in found if own is None or not _is_own(address, own)}
     if len(found) > NAME_SERVERS_MAX:
         raise StartError(f"namesrvAddr names {len(found)} name servers, at most {NAME_SERVERS_MAX}")
     return list(found)
+
+
+def _is_own(address: Address, own: Address) -> bool:
+    """`own` is where we listen, perhaps on every address."""
+    host, port = address
+    everywhere = own[0] in ("0.0.0.0", "::")
+    here = host in ("localhost", "::1") or host.startswith("127.")
+    return port == own[1] and (
+        host == own[0] or (everywhere and here) or (host == "localhost" and own[0] == "127.0.0.1")
+    )

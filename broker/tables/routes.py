@@ -315,9 +315,12 @@ class RouteTable:
 
     def _change_perms(self, broker: str, change: Callable[[int], int]) -> int:
         topics = self.topics_of(broker)
+        changed: dict[QueueData, QueueData] = {}
         for topic in topics:
             data = self._topics[topic][broker]
-            self._topics[topic][broker] = replace(data, perm=change(data.perm))
+            if data not in changed:
+                changed[data] = replace(data, perm=change(data.perm))
+            self._topics[topic][broker] = changed[data]
         return len(topics)
 
 

@@ -1,5 +1,6 @@
 """A whole name server without a socket, on a clock that stands still, and the requests brokers send it."""
 
+import asyncio
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +31,19 @@ class NamingRoom:
 
     def ask(self, request: RemotingCommand, peer: RecordedPeer | None = None) -> RemotingCommand:
         peer = RecordedPeer(local=HERE) if peer is None else peer
+        before = len(peer.replies)
         self.dispatch(request, peer)
+        if len(peer.replies) == before:
+            raise LookupError("no answer yet")
+        return peer.replies[-1]
+
+    async def ask_and_wait(
+        self, request: RemotingCommand, peer: RecordedPeer | None = None
+    ) -> RemotingCommand:
+        """For a request that is answered by a task."""
+        peer = RecordedPeer(local=HERE) if peer is None else peer
+        self.dispatch(request, peer)
+        await self.dispatch.drain()
         return peer.replies[-1]
 
     def call(self, code: RequestCode, **ext: object) -> RemotingCommand:
@@ -41,7 +54,10 @@ class NamingRoom:
         return None if answer.code else fastjson.loads(answer.body)
 
     def register(self, peer: RecordedPeer | None = None, **told: Any) -> RemotingCommand:  # noqa: ANN401
-        return self.ask(register_request(**told), peer)
+        request = register_request(**told)
+        if request.ext.get("compressed") != "true":
+            return self.ask(request, peer)
+        return asyncio.run(self.ask_and_wait(request, peer))
 
 
 def config(name: str, queues: int = 4, perm: int = 6, flag: int = 0) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from firearrow.broker.services.registrar import Registrar, addresses
 from firearrow.broker.tables import announcement
 from firearrow.broker.tables.announcement import Announcement, Identity
 from firearrow.broker.tables.naming_options import NamingOptions
-from firearrow.broker.tables.registration import register_body
+from firearrow.broker.tables.registration import Registration, register_body
+from firearrow.broker.tables.routes import Live
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 from tests.broker.naming.room import NamingRoom
 from tests.broker.peers import RecordedPeer
@@ -373,3 +374,42 @@ def test_addresses() -> None:
     assert len(addresses(";".join(f"a:{n + 1}" for n in range(16)))) == 16
     with pytest.raises(StartError, match="at most 16"):
         addresses(";".join(f"a:{n + 1}" for n in range(17)))
+
+
+def test_the_name_server_of_this_process_is_left_out() -> None:
+    named = "127.0.0.1:9876;127.0.0.2:9876;localhost:9876;10.0.0.1:9876;127.0.0.1:9877"
+    hosts = [host for host, _ in addresses(named, ("127.0.0.1", 9876))]
+    assert hosts == ["127.0.0.2", "10.0.0.1", "127.0.0.1"]
+    assert [host for host, _ in addresses(named, ("0.0.0.0", 9876))] == ["10.0.0.1", "127.0.0.1"]
+    assert len(addresses(named, ("127.0.0.1", 1))) == 5
+
+
+def test_topics_that_the_own_name_server_forgot_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "PERIOD_S", (0.001, 0.001))
+
+    async def main() -> None:
+        own = NamingRoom()
+        room = Room(None, own)
+        room.topics.create("N1", 4)
+        room.topics.create("N2", 4)
+        told_again = asyncio.Event()
+        room.registrar.start()
+        register = own.routes.register
+
+        def heard(told: Registration, peer: Peer | None) -> Live | None:
+            if "N1" in told.topics:
+                told_again.set()
+            return register(told, peer)
+
+        monkeypatch.setattr(own.routes, "register", heard)
+        own.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="N2", value="own:4")
+        own.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="N1")
+        assert own.route("N1") is None
+        await asyncio.wait_for(told_again.wait(), WAIT_S)
+        assert own.route("N1") is not None
+        ordered = room.topics.get("N2")
+        assert ordered is not None
+        assert ordered.order
+        await room.registrar.stop()
+
+    run(main())

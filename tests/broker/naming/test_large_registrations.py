@@ -1,0 +1,70 @@
+"""Registrations of many topics: read beside the loop, few at a time, void if the broker is gone meanwhile."""
+
+import asyncio
+import threading
+
+import pytest
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.handlers import registration as handler
+from firearrow.broker.tables import registration
+from tests.broker.naming.room import HERE, NamingRoom, config, register_body, register_request
+from tests.broker.peers import RecordedPeer
+
+
+def large() -> RemotingCommand:
+    body = register_body(*(config(f"T{n}") for n in range(2000)))
+    assert len(body) > handler.INLINE_BYTES
+    return register_request(body=body)
+
+
+def test_it_takes_effect_and_the_loop_goes_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = NamingRoom()
+    go_on = threading.Event()
+    read = registration.register_body
+
+    def held(body: bytes, client_version: int, compressed: bool) -> registration.RegisterBody:
+        assert go_on.wait(10)
+        return read(body, client_version, compressed)
+
+    monkeypatch.setattr(handler, "register_body", held)
+
+    async def main() -> None:
+        peer = RecordedPeer(local=HERE)
+        for _ in range(handler.READING_MAX):
+            room.dispatch(large(), peer)
+        await asyncio.sleep(0)
+        refusing = RecordedPeer(local=HERE)
+        room.dispatch(large(), refusing)
+        await asyncio.sleep(0)
+        assert [answer.code for answer in refusing.replies] == [ResponseCode.SYSTEM_BUSY]
+        assert room.route("T1999") is None
+        go_on.set()
+        await room.dispatch.drain()
+        assert [answer.code for answer in peer.replies] == [0] * handler.READING_MAX
+        assert room.route("T1999") is not None
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_left_meanwhile_is_not_taken_in() -> None:
+    room = NamingRoom()
+
+    async def main() -> None:
+        peer = RecordedPeer(local=HERE)
+        room.dispatch(large(), peer)
+        peer.close()
+        await room.dispatch.drain()
+
+    asyncio.run(main())
+    assert not room.routes.brokers
+
+
+def test_a_wrong_large_body_is_refused_by_name() -> None:
+    room = NamingRoom()
+    body = register_body(*(config(f"T{n}", perm=99) for n in range(2000)))
+    answer = asyncio.run(room.ask_and_wait(register_request(body=body)))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark is not None
+    assert "perm" in answer.remark
