@@ -1,4 +1,7 @@
-"""The everyday handlers over real tables, a store of made-up queues and recorded peers."""
+"""The everyday handlers over real tables, a store of made-up queues and recorded peers.
+
+Start-up topics are those of the broker whose answers were recorded.
+"""
 
 import asyncio
 import dataclasses
@@ -92,7 +95,7 @@ class Room:
         self.config = Config(dataclasses.replace(Options(broker_name="broker-a"), **options))
         self.fake = MadeUpStore()
         store = cast(MessageStore, self.fake)
-        self.topics = TopicTable(self.clock, broker="broker-a", auto_create=True)
+        self.topics = TopicTable(self.clock, broker="broker-a", default_queues=4, trace_topic=True)
         self.groups = GroupTable(self.clock)
         self.offsets = ConsumerOffsets(self.clock)
         self.table = ClientTable(self.clock)
