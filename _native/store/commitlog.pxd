@@ -1,0 +1,41 @@
+# The log: segments of one size in order, one appender.
+#
+# Appending is staged: `place` hands out the room for a record in the turn's staging buffer and its physical offset;
+# `write` brings the staging to the segments with one pwrite each (a turn rarely touches two). Until then nothing is in
+# a file, and `drop_staged` forgets it all. A record that does not leave RECORD_END_BYTES free in its segment goes to
+# the next one, and a blank record fills the old one.
+#
+# Positions: min_offset <= confirmed <= written <= staged. `flushed` is what fdatasync is known to cover.
+# Owner: store. Thread: the appender's; `sync` may run in one other thread.
+
+from libc.stdint cimport int64_t, uint8_t
+
+from firearrow._native.store.record cimport RecordView
+from firearrow._native.store.segment cimport Segment
+
+cdef class CommitLog:
+    cdef readonly str folder
+    cdef readonly int64_t segment_bytes
+    cdef readonly bint readonly
+    cdef list segments
+    cdef object making                    # held while a segment's file is made
+    cdef uint8_t *staging
+    cdef int64_t staging_room
+    cdef int64_t staging_bytes
+    cdef int64_t staging_base             # physical offset of the first staged byte
+    cdef readonly int64_t written
+    cdef readonly int64_t flushed
+    cdef public int64_t size_max          # of one record
+
+    cdef Segment segment_at(self, int64_t physical_offset)
+    cdef const uint8_t *bytes_at(self, int64_t physical_offset, int64_t *available) except? NULL
+    cdef int64_t staged_end(self) noexcept
+    cdef uint8_t *place(self, int64_t size, int64_t *physical_offset) except NULL
+    cdef int64_t write(self) except -1
+    cdef void drop_staged(self) noexcept
+    cdef int look(self, int64_t physical_offset, bint check_crc, RecordView *view) except -100
+    cdef Segment segment_for(self, int64_t physical_offset)
+    cdef int make_segment(self, int64_t base) except -1
+    cdef uint8_t *stage(self, int64_t end, int64_t size) except NULL
+    cdef int take_back(self, int64_t failed_at) except -1
+    cdef int cut(self, int64_t physical_offset) except -1

@@ -1,0 +1,363 @@
+"""CommitLog: the ordered segments of all messages (see commitlog.pxd). Knows records, not topics or queues."""
+
+import os
+import re
+from pathlib import Path
+from threading import Lock
+
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.string cimport memset
+
+from firearrow._native.store.bytes cimport put_i32
+from firearrow._native.store.layout cimport MAGIC_BLANK, RECORD_END_BYTES
+from firearrow._native.store.record cimport RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of
+from firearrow._native.store.segment cimport Segment
+
+from firearrow._native.store.faults import StoreDamaged, StoreForeign
+
+FILE_NAME = re.compile(r"\d{20}")
+cdef enum:
+    STAGING_KEPT = 1 << 20                # a staging buffer that grew larger is given back after its turn
+
+
+def file_name(int64_t offset):
+    return f"{offset:020d}"
+
+
+def rolled_files(folder, int64_t file_bytes, str key):
+    """(offset, path) of the files of a rolled queue, in order. An empty last file is deleted, as Apache does.
+
+    Raises StoreForeign (another file size, a file that is none of ours) and StoreDamaged (a gap).
+    """
+    found = []
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            continue
+        if not FILE_NAME.fullmatch(name):
+            raise StoreForeign(f"{path} is no file of a store: move it away")
+        found.append((int(name), path))
+    if found and os.path.getsize(found[-1][1]) == 0:
+        os.unlink(found.pop()[1])
+    for offset, path in found:
+        size = os.path.getsize(path)
+        if size != file_bytes:
+            raise StoreForeign(
+                f"{path} has {size} bytes, not {file_bytes}: set {key}={size} if the store was made so, else restore the file"
+            )
+    for (before, path), (after, _) in zip(found, found[1:]):
+        if after != before + file_bytes:
+            raise StoreDamaged(f"{folder} has a gap behind {path}: restore the missing file, or move the files behind it away")
+    return found
+
+
+cdef class CommitLog:
+    def __cinit__(self, folder, int64_t segment_bytes, bint readonly=False):
+        self.folder = os.fspath(folder)
+        self.segment_bytes = segment_bytes
+        self.readonly = readonly
+        self.segments = []
+        self.making = Lock()
+        self.size_max = segment_bytes
+
+    def __dealloc__(self):
+        PyMem_Free(self.staging)
+
+    # ---- opening ----
+
+    @staticmethod
+    def open(folder, int64_t segment_bytes):
+        """Open for appending; positions are set by recovery. OSError, StoreForeign, StoreDamaged."""
+        cdef CommitLog log = CommitLog(folder, segment_bytes)
+        cdef Segment segment
+        os.makedirs(log.folder, exist_ok=True)
+        for offset, path in rolled_files(log.folder, segment_bytes, "mappedFileSizeCommitLog"):
+            segment = Segment(path, offset, segment_bytes)
+            segment.open_file(False, True)
+            log.segments.append(segment)
+        return log
+
+    @staticmethod
+    def open_readonly(folder, int64_t segment_bytes=0):
+        """Open a folder of log segments to read it, also while a broker writes it. Context manager.
+
+        `segment_bytes` 0: the size of the first file. `written` is the end of the last whole record.
+        """
+        cdef CommitLog log
+        cdef int64_t end
+        folder = Path(folder)
+        if segment_bytes == 0:
+            first = min((path for path in folder.iterdir() if FILE_NAME.fullmatch(path.name)), default=None)
+            segment_bytes = 1 << 30 if first is None else first.stat().st_size
+        log = CommitLog(folder, segment_bytes, True)
+        for offset, path in rolled_files(str(folder), segment_bytes, "segment_bytes"):
+            log.segments.append(Segment(path, offset, segment_bytes))
+        end = log.min_offset
+        for _, next_offset in log.walk(end, check_crc=False):
+            end = next_offset
+        log.written = log.flushed = end
+        return log
+
+    def close(self):
+        for segment in self.segments:
+            segment.close()
+        self.segments = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @property
+    def min_offset(self):
+        return (<Segment> self.segments[0]).base if self.segments else self.written
+
+    @property
+    def ends(self):
+        """Where the last file ends."""
+        return (<Segment> self.segments[-1]).base + self.segment_bytes if self.segments else 0
+
+    @property
+    def bases(self):
+        return [segment.base for segment in self.segments]
+
+    # ---- reading ----
+
+    cdef Segment segment_at(self, int64_t physical_offset):
+        """The segment that holds an offset, or None."""
+        cdef int64_t n
+        if not self.segments or physical_offset < 0:
+            return None
+        n = (physical_offset - (<Segment> self.segments[0]).base) // self.segment_bytes
+        if physical_offset < (<Segment> self.segments[0]).base or n >= len(self.segments):
+            return None
+        return <Segment> self.segments[n]
+
+    cdef const uint8_t *bytes_at(self, int64_t physical_offset, int64_t *available) except? NULL:
+        """Borrowed bytes from there to the segment's end; NULL without an exception if no segment has them. OSError."""
+        cdef Segment segment = self.segment_at(physical_offset)
+        if segment is None:
+            return NULL
+        segment.ensure_mapped(False)
+        available[0] = segment.base + segment.size - physical_offset
+        return segment.map + (physical_offset - segment.base)
+
+    cdef int look(self, int64_t physical_offset, bint check_crc, RecordView *view) except -100:
+        """Check what stands there; a RecordState. RECORD_CUT where there is nothing. Does not look at `written`."""
+        cdef int64_t available = 0
+        cdef const uint8_t *at = self.bytes_at(physical_offset, &available)
+        if at is NULL:
+            return RECORD_CUT
+        return check_record(at, available, self.size_max, check_crc, view)
+
+    def record(self, int64_t physical_offset, bint check_crc=True):
+        """The decoded record there, or None."""
+        cdef RecordView view
+        if self.look(physical_offset, check_crc, &view) != RECORD_OK:
+            return None
+        return record_of(&view)
+
+    def walk(self, int64_t physical_offset, *, bint check_crc=True):
+        """Yield (physical offset, offset behind) of each good record from there, over segment ends, to the first bad one."""
+        cdef RecordView view
+        cdef int state
+        while True:
+            state = self.look(physical_offset, check_crc, &view)
+            if state == RECORD_BLANK:
+                physical_offset = (self.segment_at(physical_offset)).base + self.segment_bytes
+                continue
+            if state != RECORD_OK or view.physical_offset != physical_offset:
+                return
+            yield physical_offset, physical_offset + view.size
+            physical_offset += view.size
+
+    def records(self, physical_offset=None, *, bint check_crc=True):
+        """Yield decoded records in order."""
+        for at, _ in self.walk(self.min_offset if physical_offset is None else physical_offset, check_crc=check_crc):
+            yield self.record(at, False)
+
+    # ---- appending ----
+
+    cdef int64_t staged_end(self) noexcept:
+        return self.staging_base + self.staging_bytes if self.staging_bytes else self.written
+
+    cdef uint8_t *place(self, int64_t size, int64_t *physical_offset) except NULL:
+        """Room for one record (or one whole batch) in the staging; fills the segment's end if it does not fit there."""
+        cdef int64_t end = self.staged_end()
+        cdef int64_t left = self.segment_bytes - end % self.segment_bytes
+        cdef uint8_t *to
+        if size + RECORD_END_BYTES > left:
+            to = self.stage(end, left)
+            memset(to, 0, left)
+            put_i32(to, <int> left)
+            put_i32(to + 4, MAGIC_BLANK)
+            end += left
+        physical_offset[0] = end
+        return self.stage(end, size)
+
+    cdef uint8_t *stage(self, int64_t end, int64_t size) except NULL:
+        cdef int64_t wanted = self.staging_bytes + size
+        cdef uint8_t *larger
+        if wanted > self.staging_room:
+            larger = <uint8_t *> PyMem_Realloc(self.staging, max(wanted, 2 * self.staging_room, 65536))
+            if larger is NULL:
+                raise MemoryError()
+            self.staging = larger
+            self.staging_room = max(wanted, 2 * self.staging_room, 65536)
+        if self.staging_bytes == 0:
+            self.staging_base = end
+        self.staging_bytes = wanted
+        return self.staging + wanted - size
+
+    cdef int64_t write(self) except -1:
+        """Bring the staging to the files; the log's new end. OSError: the staging is dropped, files are as before."""
+        cdef int64_t done = 0, piece, at
+        cdef Segment segment
+        cdef int status
+        while done < self.staging_bytes:
+            at = self.staging_base + done
+            piece = min(self.staging_bytes - done, self.segment_bytes - at % self.segment_bytes)
+            segment = self.segment_for(at)
+            with nogil:
+                status = segment.write_at(at - segment.base, self.staging + done, piece)
+            if status < 0:
+                self.take_back(at)
+                raise OSError(-status, os.strerror(-status), segment.path)
+            done += piece
+        if self.staging_bytes:
+            self.written = self.staging_base + self.staging_bytes
+        self.drop_staged()
+        return self.written
+
+    cdef Segment segment_for(self, int64_t physical_offset):
+        """The segment to write to, made if it is not there yet. OSError."""
+        cdef Segment segment = self.segment_at(physical_offset)
+        if segment is None:
+            try:
+                self.make_segment(physical_offset - physical_offset % self.segment_bytes)
+            except OSError:
+                self.take_back(physical_offset)
+                raise
+            segment = self.segment_at(physical_offset)
+        return segment
+
+    cdef int make_segment(self, int64_t base) except -1:
+        """Make the file that starts at `base`, unless the other thread just did. OSError."""
+        cdef Segment segment
+        with self.making:
+            if self.segments and base != self.ends:
+                return 0
+            segment = Segment(os.path.join(self.folder, file_name(base)), base, self.segment_bytes)
+            segment.open_file(True, True)
+            self.segments.append(segment)
+        return 0
+
+    cdef int take_back(self, int64_t failed_at) except -1:
+        """A write failed: nothing behind `written` may look like a record. Zeros go over what may have been written."""
+        cdef Segment segment
+        cdef int64_t at = self.written
+        cdef bytes zeros = bytes(65536)
+        cdef int64_t piece
+        cdef int status
+        cdef int64_t until = self.staging_base + self.staging_bytes
+        self.drop_staged()
+        while at < until:
+            segment = self.segment_at(at)
+            if segment is None:
+                return 0
+            piece = min(until - at, <int64_t> 65536, segment.base + segment.size - at)
+            status = segment.write_at(at - segment.base, <const uint8_t *> <char *> zeros, piece)
+            if status < 0:
+                if at == self.written:
+                    raise StoreDamaged(
+                        f"{segment.path} took a part of a write and not its removal: free its disk and start again"
+                    )
+                return 0
+            at += piece
+        return 0
+
+    cdef void drop_staged(self) noexcept:
+        self.staging_bytes = 0
+        if self.staging_room > STAGING_KEPT:
+            PyMem_Free(self.staging)
+            self.staging = NULL
+            self.staging_room = 0
+
+    def sync(self, int64_t until):
+        """fdatasync the segments that hold bytes between `flushed` and `until`; another thread may call it. OSError."""
+        cdef Segment segment
+        cdef int status
+        for segment in list(self.segments):
+            if segment.base >= until or segment.base + segment.size <= self.flushed:
+                continue
+            with nogil:
+                status = segment.sync_data()
+            if status < 0:
+                raise OSError(-status, os.strerror(-status), segment.path)
+        self.flushed = max(self.flushed, until)
+        return self.flushed
+
+    def prepare(self):
+        """Make the next segment's file when the active one is half full."""
+        if self.segments and self.written % self.segment_bytes > self.segment_bytes // 2 and self.ends - self.written <= self.segment_bytes:
+            self.make_segment(self.ends)
+
+    # ---- cutting ----
+
+    cdef int cut(self, int64_t physical_offset) except -1:
+        """The log ends here: later files go, and the bytes behind are zeroed as far as they are not zero.
+
+        A stale record can so never stand behind a new one. Apache leaves them; it accepts both.
+        """
+        cdef Segment segment
+        while self.segments and (<Segment> self.segments[-1]).base > physical_offset:
+            segment = self.segments.pop()
+            segment.close()
+            os.unlink(segment.path)
+        self.written = self.flushed = physical_offset
+        self.staging_bytes = 0
+        segment = self.segment_at(physical_offset)
+        if segment is not None:
+            zero_tail(segment, physical_offset - segment.base)
+        return 0
+
+    def drop_first(self):
+        """Delete the oldest segment; never the one that is written to. The freed bytes' end."""
+        cdef Segment segment = self.segments[0]
+        if segment.base + segment.size > self.written:
+            raise ValueError("the active segment is never deleted")
+        del self.segments[0]
+        segment.close()
+        os.unlink(segment.path)
+        return segment.base + segment.size
+
+    def drop_unused(self):
+        """Delete files behind the end, made ahead and never written."""
+        while self.segments and (<Segment> self.segments[-1]).base > self.written:
+            segment = self.segments.pop()
+            segment.close()
+            os.unlink(segment.path)
+
+
+cdef int zero_tail(Segment segment, int64_t position) except -1:
+    """Zero what is not zero behind a position; holes of a sparse file stay holes."""
+    cdef bytes zeros = bytes(65536)
+    cdef int64_t data, hole, piece
+    cdef int status
+    while position < segment.size:
+        try:
+            data = os.lseek(segment.fd, position, os.SEEK_DATA)
+        except OSError:
+            return 0
+        hole = min(os.lseek(segment.fd, data, os.SEEK_HOLE), segment.size)
+        position = data
+        while position < hole:
+            piece = min(hole - position, <int64_t> 65536)
+            if os.pread(segment.fd, piece, position) != zeros[:piece]:
+                status = segment.write_at(position, <const uint8_t *> <char *> zeros, piece)
+                if status < 0:
+                    raise OSError(-status, os.strerror(-status), segment.path)
+            position += piece
+    return 0

@@ -1,0 +1,39 @@
+# One queue of one topic: 20-byte entries that point into the log. Entry n lies at byte n * 20.
+#
+# Offsets count entries. min_entry <= visible <= end_entry <= next_entry: what may be read starts at `min_entry`, is
+# confirmed below `visible`, is in the file below `end_entry`, and is promised to staged messages below `next_entry`.
+#
+# Files are mapped when they are first needed, no descriptor stays open. Entries are stores into a shared mapping below
+# blocks that were reserved (4 KiB first, doubling to 256 KiB): one pwrite for each queue and turn would cost more than
+# all the rest of a turn with many topics.
+# A queue file carries no checksum: the log is the truth, and whatever is missing or behind is rebuilt from it.
+# Owner: store. Thread: the appender's.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from firearrow._native.store.commitlog cimport CommitLog
+from firearrow._native.store.segment cimport Segment
+
+cdef class ConsumeQueue:
+    cdef readonly str topic
+    cdef readonly int32_t queue_id
+    cdef readonly str folder
+    cdef readonly int64_t file_bytes
+    cdef readonly bint readonly
+    cdef list files
+    cdef readonly int64_t min_entry, visible, end_entry, next_entry
+    cdef readonly int64_t max_physical    # end of the last record that is in the queue
+    cdef bint dirty
+
+    cdef Segment file_of(self, int64_t entry)
+    cdef const uint8_t *entry_at(self, int64_t entry) except? NULL
+    cdef const uint8_t *run_at(self, int64_t entry, int64_t *count) except? NULL
+    cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
+    cdef int begin_at(self, int64_t entry) except -1
+    cdef int skip_to(self, int64_t entry) except -1
+    cdef int truncate(self, int64_t physical_offset) except -1
+    cdef int correct_min(self, int64_t min_physical) except -1
+    cdef int load(self) except -1
+    cdef int find_end(self) except -1
+    cdef int64_t valid_entries(self, Segment file) except -1
+    cdef int make_room(self, Segment file, int64_t until) except -1

@@ -1,0 +1,323 @@
+"""ConsumeQueue: the entries of one topic and queue (see consumequeue.pxd). Knows the log only to ask for store times."""
+
+import os
+
+from libc.string cimport memset
+
+from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.store.commitlog cimport CommitLog
+from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
+from firearrow._native.store.record cimport store_time_at
+from firearrow._native.store.segment cimport Segment
+
+from firearrow._native.store.commitlog import file_name, rolled_files
+
+cdef enum:
+    RESERVE_STEP_MAX = 262144
+
+ENTRY_FIELDS = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
+
+
+cdef class ConsumeQueue:
+    def __cinit__(self, folder, str topic, int32_t queue_id, int64_t file_bytes, bint readonly=False):
+        self.folder = os.fspath(folder)
+        self.topic = topic
+        self.queue_id = queue_id
+        self.file_bytes = (file_bytes + ENTRY_BYTES - 1) // ENTRY_BYTES * ENTRY_BYTES
+        self.readonly = readonly
+        self.files = []
+
+    # ---- opening ----
+
+    @staticmethod
+    def open(folder, str topic, int32_t queue_id, int64_t file_bytes):
+        cdef ConsumeQueue queue = ConsumeQueue(folder, topic, queue_id, file_bytes)
+        queue.load()
+        return queue
+
+    @staticmethod
+    def open_readonly(folder, int64_t file_bytes=0):
+        """Open `consumequeue/TOPIC/QUEUE` to read it, also while a broker writes it. Context manager."""
+        cdef ConsumeQueue queue
+        folder = os.path.abspath(os.fspath(folder))
+        if file_bytes == 0:
+            names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+            file_bytes = os.path.getsize(os.path.join(folder, names[0])) if names else 6000000
+        parent, number = os.path.split(folder)
+        queue = ConsumeQueue(folder, os.path.basename(parent), int(number), file_bytes, True)
+        queue.load()
+        return queue
+
+    def close(self):
+        for file in self.files:
+            file.close()
+        self.files = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    cdef int load(self) except -1:
+        """Find the files and where the entries end; only tails are read."""
+        for offset, path in rolled_files(self.folder, self.file_bytes, "mappedFileSizeConsumeQueue"):
+            self.files.append(Segment(path, offset, self.file_bytes))
+        if self.files:
+            self.min_entry = (<Segment> self.files[0]).base // ENTRY_BYTES
+        self.end_entry = self.min_entry
+        self.find_end()
+        self.visible = self.next_entry = self.end_entry
+        return 0
+
+    cdef int find_end(self) except -1:
+        """The end is where the last file with entries has its first invalid one; files behind it are empty ones."""
+        cdef uint8_t last[ENTRY_BYTES]
+        cdef Segment file
+        cdef int64_t count
+        self.max_physical = 0
+        for file in reversed(self.files):
+            file.open_file(False, False)
+            try:
+                count = self.valid_entries(file)
+                if count > 0:
+                    file.read_at((count - 1) * ENTRY_BYTES, last, ENTRY_BYTES)
+            finally:
+                file.release_fd()
+            file.reserved = (count * ENTRY_BYTES) & ~4095
+            if count > 0:
+                self.end_entry = file.base // ENTRY_BYTES + count
+                if get_i32(last + ENTRY_AT_SIZE) != PRE_BLANK_SIZE:
+                    self.max_physical = get_i64(last) + get_i32(last + ENTRY_AT_SIZE)
+                return 0
+        return 0
+
+    cdef int64_t valid_entries(self, Segment file) except -1:
+        """How many entries a file holds: they are valid up to the first invalid one."""
+        cdef uint8_t entry[ENTRY_BYTES]
+        cdef int64_t low = 0, high = file.size // ENTRY_BYTES, middle
+        while low < high:
+            middle = (low + high) // 2
+            file.read_at(middle * ENTRY_BYTES, entry, ENTRY_BYTES)
+            if get_i64(entry) >= 0 and get_i32(entry + ENTRY_AT_SIZE) > 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    # ---- reading ----
+
+    cdef Segment file_of(self, int64_t entry):
+        cdef int64_t n
+        if not self.files or entry < 0:
+            return None
+        n = (entry * ENTRY_BYTES - (<Segment> self.files[0]).base) // self.file_bytes
+        if entry * ENTRY_BYTES < (<Segment> self.files[0]).base or n >= len(self.files):
+            return None
+        return <Segment> self.files[n]
+
+    cdef const uint8_t *entry_at(self, int64_t entry) except? NULL:
+        cdef int64_t count
+        return self.run_at(entry, &count)
+
+    cdef const uint8_t *run_at(self, int64_t entry, int64_t *count) except? NULL:
+        """Borrowed entries from there to the end of their file or of the queue; NULL without an exception if none. OSError."""
+        cdef Segment file = self.file_of(entry) if entry < self.end_entry else None
+        count[0] = 0
+        if file is None:
+            return NULL
+        file.ensure_mapped(not self.readonly)
+        count[0] = min((file.base + file.size) // ENTRY_BYTES, self.end_entry) - entry
+        return file.map + (entry * ENTRY_BYTES - file.base)
+
+    def entries(self, int64_t entry, int64_t count):
+        """Up to `count` entries from there, confirmed ones only: (physical offset, size, tags code)."""
+        cdef const uint8_t *at
+        found = []
+        while len(found) < count and self.min_entry <= entry < self.visible:
+            at = self.entry_at(entry)
+            if at is NULL:
+                break
+            found.append((get_i64(at), get_i32(at + ENTRY_AT_SIZE), get_i64(at + ENTRY_AT_TAGS)))
+            entry += 1
+        return found
+
+    def __len__(self):
+        return self.visible - self.min_entry
+
+    def __iter__(self):
+        cdef int64_t entry = self.min_entry
+        while entry < self.visible:
+            yield from self.entries(entry, 1024)
+            entry += 1024
+
+    def arrays(self):
+        """The entries as numpy views over the mapped files, in order: one structured array a file, nothing copied.
+
+        Fields: physical_offset, size, tags_code, big-endian. A queue that is closed keeps the mapping until views are gone.
+        """
+        import numpy
+
+        dtype = numpy.dtype(ENTRY_FIELDS)
+        views = []
+        for file in self.files:
+            whole = numpy.frombuffer(file, dtype)
+            first = file.base // ENTRY_BYTES
+            low, high = max(self.min_entry - first, 0), min(self.visible - first, len(whole))
+            if low < high:
+                views.append(whole[low:high])
+        return views
+
+    def offset_by_time(self, CommitLog log not None, int64_t timestamp_ms, bint upper=False):
+        """The first entry stored at or after a time (upper: the last one at or before it), within the queue."""
+        cdef int64_t low = self.min_entry, high = self.visible, middle, stored
+        while low < high:
+            middle = (low + high) // 2
+            stored = self.store_time(log, middle)
+            if stored < timestamp_ms or (upper and stored == timestamp_ms):
+                low = middle + 1
+            else:
+                high = middle
+        return max(low - 1, self.min_entry) if upper else low
+
+    def store_time(self, CommitLog log not None, int64_t entry):
+        """Store time of the entry's record in ms; -1 if either is not there."""
+        cdef const uint8_t *at = self.entry_at(entry) if self.min_entry <= entry < self.visible else NULL
+        cdef const uint8_t *record
+        cdef int64_t available = 0
+        if at is NULL or get_i64(at) < log.min_offset or get_i64(at) + get_i32(at + ENTRY_AT_SIZE) > log.written:
+            return -1
+        record = log.bytes_at(get_i64(at), &available)
+        return -1 if record is NULL or available < 91 else store_time_at(record)
+
+    # ---- appending ----
+
+    cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+        """Put the next entry. OSError: the queue is as before."""
+        cdef Segment file = self.file_of(self.end_entry)
+        cdef int64_t position
+        cdef uint8_t *to
+        if file is None:
+            file = <Segment> self.make_file(self.end_entry * ENTRY_BYTES)
+        position = self.end_entry * ENTRY_BYTES - file.base
+        if position + ENTRY_BYTES > file.reserved:
+            self.make_room(file, position + ENTRY_BYTES)
+        file.ensure_mapped(True)
+        to = file.map + position
+        put_i64(to, physical_offset)
+        put_i64(to + ENTRY_AT_TAGS, tags_code)
+        put_i32(to + ENTRY_AT_SIZE, size)
+        self.end_entry += 1
+        if self.next_entry < self.end_entry:
+            self.next_entry = self.end_entry
+        self.max_physical = physical_offset + size
+        self.dirty = True
+        return 0
+
+    cdef int make_room(self, Segment file, int64_t until) except -1:
+        cdef int status = file.reserve(until, RESERVE_STEP_MAX)
+        if status < 0:
+            raise OSError(-status, os.strerror(-status), file.path)
+        return 0
+
+    def make_file(self, int64_t position):
+        """The file that holds a byte position: the next one, or the first one of the queue."""
+        cdef int64_t base = position - position % self.file_bytes
+        cdef Segment file = Segment(os.path.join(self.folder, file_name(base)), base, self.file_bytes)
+        os.makedirs(self.folder, exist_ok=True)
+        file.open_file(True, True)
+        file.release_fd()
+        self.files.append(file)
+        return file
+
+    cdef int begin_at(self, int64_t entry) except -1:
+        """An empty queue starts at an entry other than 0: blanks fill its first file up to there."""
+        cdef Segment file = <Segment> self.make_file(entry * ENTRY_BYTES)
+        self.end_entry = file.base // ENTRY_BYTES
+        self.skip_to(entry)
+        self.min_entry = self.visible = self.next_entry = entry
+        return 0
+
+    cdef int skip_to(self, int64_t entry) except -1:
+        """Fill with blanks, which readers step over."""
+        while self.end_entry < entry:
+            self.append(0, PRE_BLANK_SIZE, 0)
+        self.max_physical = 0
+        return 0
+
+    # ---- cutting ----
+
+    cdef int truncate(self, int64_t physical_offset) except -1:
+        """Take out every entry whose record does not end at or below the log's end; their bytes are zeroed."""
+        cdef const uint8_t *at
+        cdef Segment file
+        cdef int64_t position
+        while self.end_entry > self.min_entry:
+            at = self.entry_at(self.end_entry - 1)
+            if at is NULL or get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
+                break
+            if get_i64(at) + get_i32(at + ENTRY_AT_SIZE) <= physical_offset:
+                break
+            memset(<uint8_t *> at, 0, ENTRY_BYTES)
+            self.end_entry -= 1
+            self.dirty = True
+        while self.files and (<Segment> self.files[-1]).base >= self.end_entry * ENTRY_BYTES and len(self.files) > 1:
+            file = self.files.pop()
+            file.close()
+            os.unlink(file.path)
+        self.visible = self.next_entry = self.end_entry
+        at = self.entry_at(self.end_entry - 1) if self.end_entry > self.min_entry else NULL
+        self.max_physical = 0
+        if at is not NULL and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE:
+            self.max_physical = get_i64(at) + get_i32(at + ENTRY_AT_SIZE)
+        return 0
+
+    cdef int correct_min(self, int64_t min_physical) except -1:
+        """Entries whose record is gone are not readable any more; blanks never are."""
+        cdef int64_t low = self.min_entry, high = self.end_entry, middle
+        cdef const uint8_t *at = self.entry_at(low) if low < high else NULL
+        if at is NULL or (get_i64(at) >= min_physical and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE):
+            return 0
+        while low < high:
+            middle = (low + high) // 2
+            at = self.entry_at(middle)
+            if get_i64(at) < min_physical or get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
+                low = middle + 1
+            else:
+                high = middle
+        self.min_entry = low
+        return 0
+
+    def drop_old_files(self):
+        """Delete files that lie wholly below the first readable entry; the last one stays. How many."""
+        cdef Segment file
+        cdef int count = 0
+        while len(self.files) > 1 and (<Segment> self.files[1]).base <= self.min_entry * ENTRY_BYTES:
+            file = self.files.pop(0)
+            file.close()
+            os.unlink(file.path)
+            count += 1
+        return count
+
+    def delete(self):
+        """Remove the queue's files and folder."""
+        for file in self.files:
+            file.close()
+            os.unlink(file.path)
+        self.files = []
+        self.min_entry = self.visible = self.end_entry = self.next_entry = self.max_physical = 0
+        if os.path.isdir(self.folder):
+            os.rmdir(self.folder)
+
+    def sync(self):
+        """Bring the entries to disk; another thread may call it, a file closed meanwhile needs no sync. OSError."""
+        cdef Segment file
+        cdef int status
+        if not self.dirty:
+            return
+        self.dirty = False
+        for file in self.files[-2:]:
+            with nogil:
+                status = file.sync_map(file.size)
+            if status < 0 and not file.closing:
+                raise OSError(-status, os.strerror(-status), file.path)

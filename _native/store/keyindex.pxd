@@ -1,0 +1,28 @@
+# The index files: key → physical offsets (Apache's IndexFile, layout.pxd).
+#
+# One file takes entries until it is full, then the next one is made. An entry is written first, then the slot that
+# names it, then the header's count: a process killed between them leaves an entry that `take_back` finds. Entries stand
+# in the order of their physical offsets, so that the newest ones can be undone exactly, one by one.
+# Slots are reserved when a file is made, entries in steps of 1 MiB.
+# Owner: store. Thread: the appender's; `sync` may run in another one.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from firearrow._native.store.segment cimport Segment
+
+cdef class IndexFile:
+    cdef readonly Segment file
+    cdef readonly int64_t slots, entries_max
+
+    cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1
+    cdef int64_t count(self) except -1
+    cdef uint8_t *entry(self, int64_t number) noexcept
+    cdef uint8_t *slot(self, int32_t key_hash) noexcept
+
+cdef class KeyIndex:
+    cdef readonly str folder
+    cdef readonly int64_t slots, entries_max
+    cdef list files
+    cdef bint dirty
+
+    cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1

@@ -1,0 +1,268 @@
+"""KeyIndex: which records have a key (see keyindex.pxd). Knows hashes, not keys; readers compare the real key."""
+
+import datetime
+import os
+import re
+
+from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
+from firearrow._native.store.segment cimport Segment
+
+from firearrow._native.store.faults import StoreForeign
+
+FILE_NAME = re.compile(r"\d{17}")
+cdef enum:
+    RESERVE_STEP_MAX = 1048576
+    AT_BEGIN_TIME = 0
+    AT_END_TIME = 8
+    AT_BEGIN_PHYSICAL = 16
+    AT_END_PHYSICAL = 24
+    AT_SLOTS_USED = 32
+    AT_COUNT = 36
+
+
+cdef class IndexFile:
+    """One file. Numbers of entries start at 1; a fresh file's count of 0 reads as 1."""
+
+    def __cinit__(self, str path, int64_t slots, int64_t entries_max):
+        self.slots = slots
+        self.entries_max = entries_max
+        self.file = Segment(path, 0, INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + entries_max * INDEX_ENTRY_BYTES)
+
+    cdef int64_t count(self) except -1:
+        self.file.ensure_mapped(True)
+        return min(max(get_i32(self.file.map + AT_COUNT), 1), self.entries_max)
+
+    cdef uint8_t *entry(self, int64_t number) noexcept:
+        return self.file.map + INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES + number * INDEX_ENTRY_BYTES
+
+    cdef uint8_t *slot(self, int32_t key_hash) noexcept:
+        return self.file.map + INDEX_HEADER_BYTES + key_hash % self.slots * INDEX_SLOT_BYTES
+
+    def make(self):
+        """Create the file with its slots reserved. OSError."""
+        self.file.open_file(True, True)
+        status = self.file.reserve(INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES, self.file.size)
+        self.file.release_fd()
+        if status < 0:
+            os.unlink(self.file.path)
+            raise OSError(-status, os.strerror(-status), self.file.path)
+
+    def load(self):
+        """Blocks below the last entry are there already."""
+        self.file.reserved = (INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES) & ~4095
+        last = self.entry(self.count()) - self.file.map
+        self.file.reserved = max(self.file.reserved, last & ~4095)
+
+    cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1:
+        """Add one entry; there is room (`full` was asked). OSError: nothing was added."""
+        cdef int64_t number = self.count()
+        cdef int64_t begin
+        cdef int32_t previous
+        cdef uint8_t *header = self.file.map
+        cdef uint8_t *at = self.entry(number)
+        cdef uint8_t *slot = self.slot(key_hash)
+        cdef int status
+        if at + INDEX_ENTRY_BYTES - header > self.file.reserved:
+            status = self.file.reserve(at + INDEX_ENTRY_BYTES - header, RESERVE_STEP_MAX)
+            if status < 0:
+                raise OSError(-status, os.strerror(-status), self.file.path)
+        if number <= 1:
+            put_i64(header + AT_BEGIN_TIME, store_time)
+            put_i64(header + AT_BEGIN_PHYSICAL, physical_offset)
+        begin = get_i64(header + AT_BEGIN_TIME)
+        previous = get_i32(slot)
+        if not 0 < previous < number:
+            previous = 0
+        put_i32(at, key_hash)
+        put_i64(at + 4, physical_offset)
+        put_i32(at + 12, <int32_t> min(max((store_time - begin) // 1000, 0), 2147483647) if begin > 0 else 0)
+        put_i32(at + 16, previous)
+        put_i32(slot, <int32_t> number)
+        if previous == 0:
+            put_i32(header + AT_SLOTS_USED, get_i32(header + AT_SLOTS_USED) + 1)
+        put_i64(header + AT_END_PHYSICAL, physical_offset)
+        put_i64(header + AT_END_TIME, store_time)
+        put_i32(header + AT_COUNT, <int32_t> (number + 1))
+        return 0
+
+    @property
+    def full(self):
+        return self.count() >= self.entries_max
+
+    @property
+    def header(self):
+        """(begin time, end time, begin physical offset, end physical offset, slots used, count)."""
+        self.count()
+        at = self.file.map
+        return (
+            get_i64(at), get_i64(at + AT_END_TIME), get_i64(at + AT_BEGIN_PHYSICAL), get_i64(at + AT_END_PHYSICAL),
+            get_i32(at + AT_SLOTS_USED), self.count(),
+        )
+
+    def take_back(self, int64_t physical_offset):
+        """Undo entries of records at or behind an offset, newest first; False if the chains do not agree with them."""
+        cdef int64_t number = self.count()
+        cdef uint8_t *header = self.file.map
+        cdef uint8_t *at
+        if number < self.entries_max and get_i32(self.entry(number)) >= 0:
+            if get_i32(self.slot(get_i32(self.entry(number)))) == number:
+                number += 1
+        while number > 1:
+            at = self.entry(number - 1)
+            if number <= self.count() and get_i64(at + 4) < physical_offset:
+                break
+            if get_i32(at) < 0 or get_i32(self.slot(get_i32(at))) != number - 1 or not 0 <= get_i32(at + 16) < number - 1:
+                return False
+            put_i32(self.slot(get_i32(at)), get_i32(at + 16))
+            if get_i32(at + 16) == 0:
+                put_i32(header + AT_SLOTS_USED, max(get_i32(header + AT_SLOTS_USED) - 1, 0))
+            number -= 1
+        put_i32(header + AT_COUNT, <int32_t> number)
+        if number > 1:
+            at = self.entry(number - 1)
+            put_i64(header + AT_END_PHYSICAL, get_i64(at + 4))
+            put_i64(header + AT_END_TIME, get_i64(header) + get_i32(at + 12) * <int64_t> 1000)
+        return True
+
+    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t most):
+        """Physical offsets of entries with that hash, newest first, stored within the times (to the second)."""
+        cdef int64_t number, count = self.count(), steps = 0
+        cdef int64_t began = get_i64(self.file.map), stored
+        cdef uint8_t *at
+        found = []
+        number = get_i32(self.slot(key_hash))
+        while 0 < number < count and len(found) < most and steps < count:
+            at = self.entry(number)
+            stored = began + get_i32(at + 12) * <int64_t> 1000
+            if get_i32(at + 12) < 0 or stored + 999 < begin_ms:
+                break
+            if get_i32(at) == key_hash and stored <= end_ms:
+                found.append(get_i64(at + 4))
+            if not 0 < get_i32(at + 16) < number:
+                break
+            number = get_i32(at + 16)
+            steps += 1
+        return found
+
+
+cdef class KeyIndex:
+    def __cinit__(self, folder, int64_t slots, int64_t entries_max):
+        self.folder = os.fspath(folder)
+        self.slots = slots
+        self.entries_max = entries_max
+        self.files = []
+
+    @staticmethod
+    def open(folder, int64_t slots, int64_t entries_max):
+        """StoreForeign for files of another size."""
+        cdef KeyIndex index = KeyIndex(folder, slots, entries_max)
+        cdef IndexFile file
+        os.makedirs(index.folder, exist_ok=True)
+        for name in sorted(os.listdir(index.folder)):
+            path = os.path.join(index.folder, name)
+            if not FILE_NAME.fullmatch(name):
+                raise StoreForeign(f"{path} is no index file: move it away")
+            file = IndexFile(path, slots, entries_max)
+            if os.path.getsize(path) != file.file.size:
+                raise StoreForeign(
+                    f"{path} has {os.path.getsize(path)} bytes, not {file.file.size}: set maxHashSlotNum and maxIndexNum as the "
+                    "store was made with, or move the index folder away to have it built anew"
+                )
+            file.load()
+            index.files.append(file)
+        return index
+
+    def close(self):
+        for file in self.files:
+            file.file.close()
+        self.files = []
+
+    cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1:
+        """OSError: nothing was added."""
+        cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None
+        if file is None or file.count() >= file.entries_max:
+            file = <IndexFile> self.make_file(file)
+        self.dirty = True
+        return file.put(key_hash, physical_offset, store_time)
+
+    def make_file(self, IndexFile before):
+        """The next file, named after the local time; it begins where the one before ends."""
+        now = datetime.datetime.now()
+        while True:
+            path = os.path.join(self.folder, f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}")
+            if not os.path.exists(path) and (before is None or path > before.file.path):
+                break
+            now += datetime.timedelta(milliseconds=1)
+        file = IndexFile(path, self.slots, self.entries_max)
+        file.make()
+        self.files.append(file)
+        return file
+
+    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t most):
+        """Physical offsets, newest first, over all files that may hold them."""
+        found = []
+        for file in reversed(self.files):
+            began, ended, _, _, _, count = file.header
+            if count > 1 and began <= end_ms and len(found) < most:
+                found += file.search(key_hash, begin_ms, end_ms, most - len(found))
+            if count > 1 and began < begin_ms:
+                break
+        return found
+
+    @property
+    def last(self):
+        """(store time, physical offset) of the newest entry; zeros if there is none."""
+        for file in reversed(self.files):
+            _, ended, _, end_physical, _, count = file.header
+            if count > 1:
+                return ended, end_physical
+        return 0, 0
+
+    @property
+    def empty(self):
+        return self.last == (0, 0) and not any(file.header[5] > 1 for file in self.files)
+
+    @property
+    def sealed_time(self):
+        """End time of the newest full file (the checkpoint's index time); 0 if none is full."""
+        return max((file.header[1] for file in self.files if file.full), default=0)
+
+    def take_back(self, int64_t physical_offset):
+        """Forget records at or behind an offset; from where the index must be built again (never above that offset)."""
+        while self.files:
+            file = self.files[-1]
+            _, _, begin_physical, _, _, count = file.header
+            if count > 1 and begin_physical < physical_offset:
+                if file.take_back(physical_offset):
+                    return physical_offset
+                physical_offset = begin_physical
+            self.files.pop()
+            file.file.close()
+            os.unlink(file.file.path)
+        return physical_offset
+
+    def drop_below(self, int64_t min_physical):
+        """Delete files all of whose records are gone; the last one stays. How many."""
+        count = 0
+        while len(self.files) > 1 and self.files[0].header[3] < min_physical:
+            file = self.files.pop(0)
+            file.file.close()
+            os.unlink(file.file.path)
+            count += 1
+        return count
+
+    def sync(self):
+        """Bring the entries to disk; another thread may call it. OSError."""
+        cdef IndexFile file
+        cdef int64_t used
+        cdef int status
+        if not self.dirty:
+            return
+        self.dirty = False
+        for file in self.files[-2:]:
+            used = file.entry(file.count()) - file.file.map
+            with nogil:
+                status = file.file.sync_map(used)
+            if status < 0 and not file.file.closing:
+                raise OSError(-status, os.strerror(-status), file.file.path)
