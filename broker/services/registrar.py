@@ -179,7 +179,7 @@ class OtherNameServer:
         peer, self._peer = self._peer, None
         if peer is None or peer.closed:
             return
-        goodbye = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._identity.ext(peer.local[0]))
+        goodbye = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._identity.ext(self._host(peer)))
         try:
             await peer.ask(goodbye, GOODBYE_S)
         except OSError as error:
@@ -193,6 +193,8 @@ class OtherNameServer:
             self._peer.on_close(self._closed)
             self._untold = None
         names, self._untold = self._untold, set()
+        if names is not None and not names:
+            return
         try:
             await self._register(self._peer, self._announce(names))
         except BaseException:
@@ -201,13 +203,17 @@ class OtherNameServer:
 
     async def _register(self, peer: Peer, announcement: Announcement) -> None:
         for body in await asyncio.to_thread(lambda: list(announcement.bodies())):
-            ext = announcement.ext(peer.local[0], body)
+            ext = announcement.ext(self._host(peer), body)
             answer = await peer.ask(RemotingCommand.request(RequestCode.REGISTER_BROKER, ext, body), ANSWER_S)
             if answer.code != ResponseCode.SUCCESS:
                 raise RegistrationError(f"it refuses with code {answer.code}: {answer.remark}")
             if answer.body:
                 table = members(fastjson.loads(answer.body), "the order topics").get("table")
                 self._orders(members_or_none(table, "table"))
+
+    def _host(self, peer: Peer) -> str:
+        """Ours, as this name server shall tell it."""
+        return self._identity.bound or peer.local[0].removeprefix("::ffff:")
 
     def _closed(self, peer: Peer) -> None:
         """It forgets a broker whose connection is gone."""

@@ -19,13 +19,14 @@ PART_TOPICS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """`host` empty: the address by which the other side reaches us."""
+    """`host` empty: the address by which the asker reaches us. `bound`: the only one we listen on, if so."""
 
     cluster: str
     broker: str
     host: str
     port: int
     broker_id: int = 0
+    bound: str = ""
 
     def address(self, host: str) -> str:
         """`host` is what to say if none is set; empty where each asker fills it in."""

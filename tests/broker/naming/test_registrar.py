@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+import uvloop
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
@@ -28,6 +29,7 @@ from tests.broker.peers import RecordedPeer
 from tests.golden import session
 
 OTHER: Address = ("192.0.2.1", 9876)
+OURS = Identity("C", "own", "", 10911)
 WAIT_S = 10.0
 
 
@@ -66,11 +68,13 @@ class Outside:
 class Room:
     """Our broker's side: topics and a registrar that hears of their changes."""
 
-    def __init__(self, outside: Outside | None, own: NamingRoom | None = None, host: str = "") -> None:
+    def __init__(
+        self, outside: Outside | None, own: NamingRoom | None = None, identity: Identity = OURS
+    ) -> None:
         self.clock = ManualClock()
         self.topics = TopicTable(self.clock, cluster="C", broker="own", changed=self.told)
         self.registrar = Registrar(
-            Identity("C", "own", host, 10911),
+            identity,
             self.topics,
             permission=lambda: 6,
             own=None if own is None else (own.routes, own.server.kv),
@@ -90,7 +94,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 3 * WAIT_S))
+    uvloop.run(asyncio.wait_for(main, 3 * WAIT_S))
 
 
 def test_all_topics_at_start_and_changed_ones_at_once() -> None:
@@ -110,6 +114,29 @@ def test_all_topics_at_start_and_changed_ones_at_once() -> None:
         goodbye = await outside.next()
         assert (goodbye.code, goodbye.ext["brokerId"]) == (RequestCode.UNREGISTER_BROKER, "0")
         assert outside.peers[0].closed
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("host", "bound", "told"),
+    [
+        ("", "", "198.51.100.7"),
+        ("", "127.0.0.1", "127.0.0.1"),
+        ("192.0.2.9", "127.0.0.1", "192.0.2.9"),
+        ("", "::1", "[::1]"),
+    ],
+)
+def test_the_address_that_others_are_told(host: str, bound: str, told: str) -> None:
+    async def main() -> None:
+        outside = Outside()
+        room = Room(outside, identity=Identity("C", "own", host, 10911, bound=bound))
+        room.registrar.start()
+        registration = await outside.next()
+        assert registration.ext["brokerAddr"] == f"{told}:10911"
+        assert registration.ext["haServerAddr"] == f"{told}:10912"
+        await room.registrar.stop()
+        assert (await outside.next()).ext["brokerAddr"] == f"{told}:10911"
 
     run(main())
 

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
+import uvloop
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -64,7 +65,7 @@ def served(main: Callable[[Address, NameServer], Awaitable[None]]) -> None:
             naming.stop()
             await server.close(1)
 
-    asyncio.run(serve())
+    uvloop.run(serve())
 
 
 def test_a_recorded_broker_registers_and_is_gone_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
