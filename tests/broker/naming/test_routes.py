@@ -360,3 +360,8 @@ def test_filter_servers_are_told_with_the_route_until_the_list_is_empty() -> Non
     route = room.route("T1")
     assert route is not None
     assert route["filterServerTable"] == {}
+
+
+def test_the_group_of_an_unknown_broker_is_empty() -> None:
+    answer = NamingRoom().call(RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="C", brokerName="x")
+    assert answer.body == b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"x","cluster":"C"}}'

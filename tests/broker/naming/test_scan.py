@@ -1,0 +1,48 @@
+"""The scan for silent brokers: at its interval, as long as the name server runs."""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from tests.broker.naming.room import HERE, NamingRoom
+from tests.broker.peers import RecordedPeer
+
+
+class Loop:
+    """Keeps what is to be called later."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+        self.cancelled = 0
+        self._next: Callable[[], None] = self.cancel
+
+    def call_later(self, delay: float, callback: Callable[..., None], *args: object) -> "Loop":
+        self.delays.append(delay)
+        self._next = lambda: callback(*args)
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+    def run_next(self) -> None:
+        self._next()
+
+
+def test_it_scans_again_and_again_at_the_interval_in_force() -> None:
+    room = NamingRoom()
+    loop = Loop()
+    peer = RecordedPeer(local=HERE)
+    room.register(peer, heartbeatTimeoutMillis=1000)
+    room.server.start(cast(asyncio.AbstractEventLoop, loop))
+    loop.run_next()
+    assert room.route("T1") is not None
+    room.ask(RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"scanNotActiveBrokerInterval=700"))
+    room.clock.advance(1001)
+    loop.run_next()
+    assert room.route("T1") is None
+    assert peer.closed
+    assert loop.delays == [5, 5, 0.7]
+    room.server.stop()
+    assert loop.cancelled == 1
