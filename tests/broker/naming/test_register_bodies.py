@@ -43,6 +43,8 @@ def test_the_compressed_form() -> None:
     assert read.version == DataVersion(7, 1, 5)
     assert read.topics == {"T1": QueueData(16, 8, 6), "T2": QueueData(1, 1, 4)}
     assert read.filter_servers == []
+    before_5_0 = compressed(b"T1 16 8 6 SINGLE_TAG", b"T2 1 1 4 MULTI_TAG", tail=b"")
+    assert registration.register_body(before_5_0, 409, True) == read
     room = NamingRoom()
     assert room.register(body=body, compressed="true").code == 0
     assert room.route("T2") is not None
