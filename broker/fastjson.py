@@ -15,6 +15,7 @@ LENIENT_BYTES_MAX = 4 << 20
 DEPTH_MAX = 64
 
 _BARE_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
+_SPACED_KEY = re.compile(rb'^(\t*"(?:[^"\\]|\\.)*":) ', re.MULTILINE)
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BARE = re.compile(rb"[-+.\w$]+")
@@ -64,9 +65,25 @@ def dumps(value: object) -> bytes:
 
 def pretty(value: object) -> bytes:
     """As `dumps`, each member on a line of its own, indented by tabs: the form of Apache's config files."""
-    pieces: list[str] = []
-    _write(value, pieces, "\n", 0)
-    return "".join(pieces).encode()
+    try:
+        options = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_INDENT_2
+        return _tabbed(orjson.dumps(value, option=options))
+    except orjson.JSONEncodeError:
+        pieces: list[str] = []
+        _write(value, pieces, "\n", 0)
+        return "".join(pieces).encode()
+
+
+def _tabbed(text: bytes) -> bytes:
+    """Blanks that begin a line become tabs, the one behind a key goes; no text holds a bare line feed."""
+    deepest = 0
+    while b"\n" + b"  " * (deepest + 1) in text:
+        deepest += 1
+    for depth in range(deepest, 0, -1):
+        text = text.replace(b"\n" + b"  " * depth, b"\n" + b"\t" * depth)
+    if any(doubt in text for doubt in (b'\\": ', b' ": ', b'\t": ')):
+        return _SPACED_KEY.sub(rb"\1", text)  # a text holds what a key ends with: look at each line
+    return text.replace(b'": ', b'":')
 
 
 def _quoted(match: re.Match[bytes]) -> bytes:
@@ -83,8 +100,7 @@ def _write(value: object, pieces: list[str], line: str | None, depth: int) -> No
         members = [(_key(key), value[key]) for key in sorted(value, key=_rank)]
         _write_all(members, "{}", pieces, line, depth)
     elif isinstance(value, list | tuple | set | frozenset):
-        numbers = all(isinstance(item, int | float) for item in value)
-        _write_all([("", item) for item in value], "[]", pieces, None if numbers else line, depth)
+        _write_all([("", item) for item in value], "[]", pieces, line, depth)
     else:
         pieces.append(_scalar(value))
 
@@ -125,6 +141,8 @@ def _rank(key: object) -> tuple[int, int, str]:
 
 
 def _scalar(value: object) -> str:
+    if type(value) is int:
+        return str(value)
     return orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode()
 
 

@@ -170,7 +170,7 @@ class ClientsHandler:
             beat.group, member, beat.consume_type, beat.message_model, beat.consume_from_where
         )
         if not (heartbeat.fingerprint and heartbeat.without_sub):
-            changed |= self._clients.replace_subscriptions(beat.group, subscriptions)
+            changed |= yield from self._subscribe(beat.group, subscriptions)
         differs = bool(heartbeat.fingerprint) and self._clients.take_fingerprint(
             beat.group, heartbeat.fingerprint
         )
@@ -180,6 +180,16 @@ class ClientsHandler:
         if changed:
             self._notify(group)
         return differs or (heartbeat.without_sub and not group.subscriptions)
+
+    def _subscribe(self, group: str, subscriptions: list[Subscription]) -> Generator[None, None, bool]:
+        changed = False
+        topics: set[str] = set()
+        for n, subscription in enumerate(subscriptions, 1):
+            topics.add(subscription.topic)
+            changed |= self._clients.subscribe(group, subscription)
+            if n % SLICE == 0:
+                yield
+        return self._clients.unsubscribe_others(group, topics) or changed
 
 
 def _alive(request: RemotingCommand, changed: bool) -> RemotingCommand:

@@ -3,7 +3,6 @@
 In memory only. Sends nothing: it says which groups changed, its caller tells their members. Loop thread.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.codes import LanguageCode
@@ -141,23 +140,25 @@ class ClientTable:
         self._consumes[member.peer].add(group)
         return before is None
 
-    def replace_subscriptions(self, group: str, wanted: Iterable[Subscription]) -> bool:
-        """Add topics, replace smaller versions, drop what is not named; True if a topic came or went."""
+    def subscribe(self, group: str, subscription: Subscription) -> bool:
+        """Add a topic, or replace its smaller version; True if the topic is new."""
         online = self._consumers.get(group)
         if online is None:
             return False
-        topics: dict[str, None] = {}
-        changed = False
-        for subscription in wanted:
-            topics[subscription.topic] = None
-            known = online.subscriptions.get(subscription.topic)
-            changed |= known is None
-            if known is None or subscription.version > known.version:
-                online.subscriptions[subscription.topic] = subscription
+        known = online.subscriptions.get(subscription.topic)
+        if known is None or subscription.version > known.version:
+            online.subscriptions[subscription.topic] = subscription
+        return known is None
+
+    def unsubscribe_others(self, group: str, topics: set[str]) -> bool:
+        """Drop the topics that are not among these, which are all subscribed; True if there were any."""
+        online = self._consumers.get(group)
+        if online is None or len(online.subscriptions) == len(topics):
+            return False
         gone = [topic for topic in online.subscriptions if topic not in topics]
         for topic in gone:
             del online.subscriptions[topic]
-        return changed or bool(gone)
+        return bool(gone)
 
     def take_fingerprint(self, group: str, fingerprint: int) -> bool:
         """Store it; True if another one was stored."""

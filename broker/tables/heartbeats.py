@@ -8,7 +8,7 @@ from firearrow.broker.fastjson import loads
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.subscriptions import Subscription
 
-BYTES_MAX = 8 << 20
+BYTES_MAX = 4 << 20
 CLIENT_ID_CHARS_MAX = 1024
 
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")

@@ -1,5 +1,6 @@
 """fastjson: what Java writes is read, what we write is read again, nothing else is taken for a value."""
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,10 +89,21 @@ def test_members_are_sorted_and_no_blank_is_written(value: object, text: bytes) 
     assert dumps(value) == text
 
 
-def test_pretty_puts_members_on_lines_of_their_own_and_numbers_of_a_list_on_one() -> None:
-    value = {"list": ["a"], "empty": {}, "numbers": [1, 2], "map": {1: {"x": 0}}}
+@pytest.mark.parametrize("text", [": ", '": ', 'a ": b', '\\": ', "a: b", '"', "\\"])
+def test_pretty_leaves_texts_alone(text: str) -> None:
+    for value in ({"a": text}, {text: "a"}, {"a": {"b": [text, {text: text}]}}):
+        assert loads(pretty(value)) == value
+        assert b'": ' not in pretty({"a": 1, "b": [text.replace(": ", "")]})
+
+
+@pytest.mark.parametrize("key", [1, "1"])
+def test_pretty_puts_members_on_lines_of_their_own(key: int | str) -> None:
+    value = {"list": ["a"], "empty": {}, "none": [], "map": {key: {'x": \n  ': '": \n  '}}}
+    name = orjson.dumps(key).decode()
     assert pretty(value).decode() == (
-        '{\n\t"empty":{},\n\t"list":[\n\t\t"a"\n\t],\n\t"map":{\n\t\t1:{\n\t\t\t"x":0\n\t\t}\n\t},\n\t"numbers":[1,2]\n}'
+        '{\n\t"empty":{},\n\t"list":[\n\t\t"a"\n\t],\n\t"map":{\n\t\t'
+        + name
+        + ':{\n\t\t\t"x\\": \\n  ":"\\": \\n  "\n\t\t}\n\t},\n\t"none":[]\n}'
     )
 
 
@@ -152,7 +164,7 @@ def test_no_foreign_object_or_endless_nesting_is_written() -> None:
     for _ in range(DEPTH_MAX + 1):
         deep = [deep]
     with pytest.raises(TypeError):
-        pretty(deep)
+        pretty({0: deep})
 
 
 def test_only_whole_queues_are_message_queues() -> None:
