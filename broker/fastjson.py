@@ -96,13 +96,23 @@ def _write(value: object, pieces: list[str], line: str | None, depth: int) -> No
         raise TypeError(f"nested deeper than {DEPTH_MAX}")
     if isinstance(value, MessageQueue):
         value = {"brokerName": value.broker_name, "queueId": value.queue_id, "topic": value.topic}
-    if isinstance(value, dict):
+    if isinstance(value, dict) and all(type(key) is type(at) is int for key, at in value.items()):
+        pieces.append(_numbers(value, line, depth))
+    elif isinstance(value, dict):
         members = [(_key(key), value[key]) for key in sorted(value, key=_rank)]
         _write_all(members, "{}", pieces, line, depth)
     elif isinstance(value, list | tuple | set | frozenset):
         _write_all([("", item) for item in value], "[]", pieces, line, depth)
     else:
         pieces.append(_scalar(value))
+
+
+def _numbers(value: dict[int, int], line: str | None, depth: int) -> str:
+    """A map of numbers: offsets, of which there are very many."""
+    if line is None or not value:
+        return "{" + ",".join(f"{key}:{at}" for key, at in sorted(value.items())) + "}"
+    inner = line + "\t" * (depth + 1)
+    return f"{{{','.join(f'{inner}{key}:{at}' for key, at in sorted(value.items()))}{line}{chr(9) * depth}}}"
 
 
 def _write_all(

@@ -10,7 +10,7 @@ from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.attributes import AttributeRefused
 from firearrow.broker.tables.groups import GroupConfig, GroupRefused, GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.paging import page
+from firearrow.broker.tables.paging import page, too_large
 
 LIST_MAX = 5_000
 """Groups of one UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST."""
@@ -68,8 +68,11 @@ class GroupsHandler:
             size = options.split_metadata_size
             at_most = min(size, request.integer_or("maxGroupNum", size, 32))
             chosen = page(groups, groups.version, seen, begin, at_most)
-        body = groups.to_object(chosen)
-        return request.answer(ext={"totalGroupNum": str(len(groups))}, body=dumps(body))
+        body = dumps(groups.to_object(chosen))
+        fault = too_large(body)
+        if fault is not None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
+        return request.answer(ext={"totalGroupNum": str(len(groups))}, body=body)
 
     def get_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Asking makes the group, if groups are made so."""

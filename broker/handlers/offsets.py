@@ -9,6 +9,7 @@ from firearrow.broker.fastjson import dumps
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused, queue_id_fault
+from firearrow.broker.tables.paging import too_large
 from firearrow.broker.tables.topics import TopicTable
 
 
@@ -71,7 +72,11 @@ class OffsetsHandler:
         return request.answer()
 
     def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        return request.answer(body=dumps(self._offsets.to_object()))
+        body = dumps(self._offsets.to_object())
+        fault = too_large(body)
+        if fault is not None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
+        return request.answer(body=body)
 
     def _begins_in_memory(self, topic: str, queue_id: int) -> bool:
         """A group without offset may begin at 0 while the queue's first message exists and is recent."""

@@ -13,7 +13,7 @@ from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.attributes import AttributeRefused, parsed
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.paging import page
+from firearrow.broker.tables.paging import page, too_large
 from firearrow.broker.tables.topics import FILTER_TYPES, TopicConfig, TopicRefused, TopicTable
 
 LIST_MAX = 5_000
@@ -126,7 +126,11 @@ class TopicsHandler:
             "topicQueueMappingDetailMap": {},
             "topicQueueMappingInfoMap": {},
         }
-        return request.answer(ext={"totalTopicNum": str(len(topics))}, body=dumps(body))
+        text = dumps(body)
+        fault = too_large(text)
+        if fault is not None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
+        return request.answer(ext={"totalTopicNum": str(len(topics))}, body=text)
 
     def get_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         topic = request.text("topic")

@@ -1,9 +1,21 @@
-"""Paging of large tables (5.3 and later): which names a caller gets. Pure."""
+"""Paging of large tables (5.3 and later): which names a caller gets, and what fits into one answer. Pure."""
 
 from collections.abc import Iterable
 
 from firearrow.broker.fastjson import loads
 from firearrow.broker.tables.dataversion import DataVersion
+
+BODY_BYTES_MAX = 15 << 20
+"""A body stays below what a peer takes in a frame (16 MiB)."""
+
+
+def too_large(body: bytes) -> str | None:
+    """What is wrong with a body that no peer would take; None if nothing is."""
+    if len(body) > BODY_BYTES_MAX:
+        return (
+            f"the table is {len(body)} bytes long, at most {BODY_BYTES_MAX} fit into an answer: ask for pages"
+        )
+    return None
 
 
 def page(

@@ -185,3 +185,12 @@ def test_cleaning_keeps_what_is_in_use() -> None:
     assert room.fake.cleaned == 1
     assert room.ask(329).code == 0
     assert room.fake.segments_older_than_ms == 72 * 3600 * 1000
+
+
+def test_a_table_that_fits_no_frame_is_refused_but_comes_in_pages() -> None:
+    room = Room()
+    room.topics.update_all([TopicConfig(f"{n:0127}") for n in range(50_000)])
+    answer = room.ask(21)
+    assert answer.code == 1
+    assert "ask for pages" in str(answer.remark)
+    assert len(fastjson.loads(room.ask(21, {"topicSeq": 0}).body)["topicConfigTable"]) == 2000
