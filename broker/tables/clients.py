@@ -14,7 +14,9 @@ BROADCASTING = "BROADCASTING"
 LANGUAGES: dict[int, str] = {int(language): language.name for language in LanguageCode}
 MEMBERSHIPS_PER_PEER_MAX = 10_000
 GROUPS_MAX = 200_000
-COMPENSATIONS_MAX = 100_000
+COMPENSATIONS_MAX = 10_000
+SUBSCRIPTIONS_WEIGHT_MAX = 3_000_000
+"""Of all groups together, in hundreds of bytes."""
 
 
 class ClientsFull(Exception):
@@ -83,11 +85,14 @@ class ClientTable:
         channel_expired_ms: int = 120_000,
         subscription_expired_ms: int = 600_000,
         memberships_max: int = MEMBERSHIPS_PER_PEER_MAX,
+        weight_max: int = SUBSCRIPTIONS_WEIGHT_MAX,
     ) -> None:
         self._clock = clock
         self._channel_expired_ms = channel_expired_ms
         self._subscription_expired_ms = subscription_expired_ms
         self._memberships_max = memberships_max
+        self._weight_max = weight_max
+        self._weight = 0
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Peer, Member]] = {}
         self._consumes: dict[Peer, set[str]] = {}
@@ -141,12 +146,16 @@ class ClientTable:
         return before is None
 
     def subscribe(self, group: str, subscription: Subscription) -> bool:
-        """Add a topic, or replace its smaller version; True if the topic is new."""
+        """Add a topic, or replace its smaller version; True if the topic is new. ClientsFull."""
         online = self._consumers.get(group)
         if online is None:
             return False
         known = online.subscriptions.get(subscription.topic)
         if known is None or subscription.version > known.version:
+            weight = subscription.weight - (0 if known is None else known.weight)
+            if self._weight + weight > self._weight_max:
+                raise ClientsFull("the subscriptions of all groups take too much memory")
+            self._weight += weight
             online.subscriptions[subscription.topic] = subscription
         return known is None
 
@@ -157,7 +166,7 @@ class ClientTable:
             return False
         gone = [topic for topic in online.subscriptions if topic not in topics]
         for topic in gone:
-            del online.subscriptions[topic]
+            self._weight -= online.subscriptions.pop(topic).weight
         return bool(gone)
 
     def take_fingerprint(self, group: str, fingerprint: int) -> bool:
@@ -190,6 +199,7 @@ class ClientTable:
             return False
         if not online.members:
             del self._consumers[group]
+            self._weight -= sum(subscription.weight for subscription in online.subscriptions.values())
         _forget(self._consumes, peer, group)
         return True
 

@@ -29,6 +29,11 @@ class Subscription:
     def is_tag(self) -> bool:
         return self.expression_type == TAG
 
+    @property
+    def weight(self) -> int:
+        """About how much memory it takes, in hundreds of bytes."""
+        return 3 + len(self.tags) + len(self.codes) + len(self.expression) // 64
+
     def to_object(self) -> dict[str, object]:
         return {
             "classFilterMode": self.class_filter,

@@ -1,0 +1,133 @@
+"""ClientTable: memberships follow heartbeats and connections, and what they make us keep is bounded."""
+
+import pytest
+
+from firearrow.broker.clock import ManualClock
+from firearrow.broker.tables.clients import COMPENSATIONS_MAX, ClientsFull, ClientTable, Member
+from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong, java_hash
+from tests.broker.peers import RecordedPeer
+
+
+def member(peer: RecordedPeer, client: str = "c", seen_ms: int = 0) -> Member:
+    return Member(client, peer, 0, 513, seen_ms)
+
+
+def begin(table: ClientTable, group: str, one: Member) -> bool:
+    return table.begin_consumer(group, one, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET")
+
+
+def test_a_member_is_new_once() -> None:
+    table, peer = ClientTable(ManualClock()), RecordedPeer()
+    assert begin(table, "G", member(peer))
+    assert not begin(table, "G", member(peer))
+    assert not begin(table, "G", member(peer, "renamed"))
+    group = table.consumer_group("G")
+    assert group is not None
+    assert group.client_ids() == ["renamed"]
+    assert (found := group.member("renamed"))
+    assert found.peer is peer
+    assert group.member("c") is None
+
+
+def test_groups_of_a_connection_are_bounded() -> None:
+    table, peer = ClientTable(ManualClock(), memberships_max=2), RecordedPeer()
+    for name in ("A", "B", "A"):
+        begin(table, name, member(peer))
+        table.note_producer(name, member(peer))
+    with pytest.raises(ClientsFull, match="2 groups"):
+        begin(table, "C", member(peer))
+    with pytest.raises(ClientsFull, match="2 groups"):
+        table.note_producer("C", member(peer))
+    assert [group.name for group in table.leave_all(peer)] == ["A", "B"]
+    assert begin(table, "C", member(peer))
+
+
+def test_what_subscriptions_weigh_is_bounded_and_given_back() -> None:
+    one = Subscription("T", "A", ("A",), frozenset({65}), 1)
+    table, peer, other = ClientTable(ManualClock(), weight_max=2 * one.weight), RecordedPeer(), RecordedPeer()
+    begin(table, "G", member(peer))
+    begin(table, "H", member(other))
+    assert table.subscribe("G", one)
+    assert not table.subscribe("G", one)
+    assert table.subscribe("H", one)
+    with pytest.raises(ClientsFull, match="memory"):
+        table.subscribe("H", Subscription("U"))
+    with pytest.raises(ClientsFull, match="memory"):
+        table.subscribe("H", Subscription("T", "x" * 64, ("A",), frozenset({65}), 2))
+    assert table.unsubscribe_others("G", set())
+    assert table.subscribe("H", Subscription("U"))
+    table.leave_all(other)
+    begin(table, "G", member(peer))
+    assert all(table.subscribe("G", Subscription(topic, "A", ("A",), frozenset({65}))) for topic in "AB")
+
+
+def test_nothing_is_subscribed_for_a_group_that_is_gone() -> None:
+    table = ClientTable(ManualClock())
+    assert not table.subscribe("G", Subscription("T"))
+    assert not table.unsubscribe_others("G", set())
+    assert not table.take_fingerprint("G", 1)
+    assert table.subscription("G", "T") is None
+
+
+def test_a_compensation_serves_until_it_is_old_or_a_heartbeat_comes() -> None:
+    clock = ManualClock()
+    table, peer = ClientTable(clock), RecordedPeer()
+    table.compensate("G", Subscription("T", "A"))
+    assert (found := table.subscription("G", "T"))
+    assert found.expression == "A"
+    begin(table, "G", member(peer, seen_ms=clock.monotonic_ms()))
+    table.subscribe("G", Subscription("T", "B"))
+    assert (found := table.subscription("G", "T"))
+    assert found.expression == "B"
+    table.leave_all(peer)
+    clock.advance(600_000)
+    table.expired()
+    assert table.subscription("G", "T") is not None
+    clock.advance(1)
+    assert table.expired() == []
+    assert table.subscription("G", "T") is None
+
+
+def test_compensations_are_bounded_the_oldest_goes() -> None:
+    table = ClientTable(ManualClock())
+    for n in range(COMPENSATIONS_MAX + 1):
+        table.compensate("G", Subscription(f"T{n}"))
+    assert table.subscription("G", "T0") is None
+    assert table.subscription("G", "T1") is not None
+    assert table.subscription("G", f"T{COMPENSATIONS_MAX}") is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("", 0), ("TagA", 2598919), ("TagB", 2598920), ("polygenelubricants", -(2**31)), ("ü€😀", 17318035)],
+)
+def test_hashes_are_javas(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [
+        ("*", ()),
+        ("", ()),
+        ("A", ("A",)),
+        ("A||B", ("A", "B")),
+        (" A ||  B || A", ("A", "B")),
+        ("A||", ("A",)),
+    ],
+)
+def test_expressions_are_split_into_tags(expression: str, tags: tuple[str, ...]) -> None:
+    found = Subscription.of_expression("T", expression, 5)
+    assert (found.tags, found.codes) == (tags, frozenset(map(java_hash, tags)))
+    assert Subscription.from_object(found.to_object()) == found
+
+
+@pytest.mark.parametrize("expression", ["||", " || ", "x" * 65537])
+def test_wrong_expressions_are_refused(expression: str) -> None:
+    with pytest.raises(SubscriptionWrong):
+        Subscription.of_expression("T", expression)
+
+
+def test_other_languages_are_kept_as_they_are() -> None:
+    found = Subscription.of_expression("T", "a > 1 || b", 5, "SQL92")
+    assert (found.is_tag, found.expression, found.tags) == (False, "a > 1 || b", ())
