@@ -5,8 +5,9 @@ Start-up topics are those of the broker whose answers were recorded.
 
 import asyncio
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, Protocol, cast
 
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
@@ -22,6 +23,7 @@ from firearrow.broker.handlers.queues import QueuesHandler
 from firearrow.broker.handlers.resets import ResetsHandler
 from firearrow.broker.handlers.topics import TopicsHandler
 from firearrow.broker.options import Options
+from firearrow.broker.peer import Routes
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable
@@ -89,8 +91,12 @@ class MadeUpStore:
         return 0
 
 
+class Routed(Protocol):
+    def routes(self) -> Routes: ...
+
+
 class Room:
-    def __init__(self, **options: bool) -> None:
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401
         self.clock = ManualClock()
         self.config = Config(dataclasses.replace(Options(broker_name="broker-a"), **options))
         self.fake = MadeUpStore()
@@ -101,7 +107,7 @@ class Room:
         self.table = ClientTable(self.clock)
         self.locks = RebalanceLocks(self.clock)
         self.clients = ClientsHandler(self.table, self.groups, self.topics, self.config, self.clock)
-        handlers = (
+        self.serve(
             self.clients,
             OffsetsHandler(self.offsets, self.topics, self.groups, store, self.config),
             QueuesHandler(store),
@@ -120,12 +126,14 @@ class Room:
             ),
             CleaningHandler(store, self.topics, self.clock),
         )
+
+    def serve(self, *handlers: Routed) -> None:
         self.dispatch = Dispatch([handler.routes() for handler in handlers])
 
     def ask(
         self,
         code: int,
-        ext: dict[str, object] | None = None,
+        ext: Mapping[str, object] | None = None,
         body: bytes = b"",
         *,
         peer: RecordedPeer | None = None,

@@ -45,8 +45,8 @@ def notices(peer: RecordedPeer) -> list[str]:
     return [request.ext["consumerGroup"] for request in peer.requests]
 
 
-def alive(room: Room, body: bytes, peer: RecordedPeer, **of: int) -> dict[str, str]:
-    answer = room.ask(RequestCode.HEART_BEAT, body=body, peer=peer, **of)
+def alive(room: Room, body: bytes, peer: RecordedPeer, language: int = 0) -> dict[str, str]:
+    answer = room.ask(RequestCode.HEART_BEAT, body=body, peer=peer, language=language)
     assert (answer.code, answer.remark, answer.body) == (0, None, b"")
     return answer.ext
 

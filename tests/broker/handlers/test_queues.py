@@ -41,7 +41,8 @@ def test_wrong_queues_are_refused_by_the_field(room: Room, code: int) -> None:
         answer = room.ask(code, {"topic": "T", "queueId": queue_id, "timestamp": 0})
         assert answer.code == 29
         assert answer.remark == f"queueId must be 0 to 65535, {text}"
-    for ext in ({"topic": "T"}, {"queueId": 0}, {"topic": "T", "queueId": "x"}):
+    wrong: list[dict[str, object]] = [{"topic": "T"}, {"queueId": 0}, {"topic": "T", "queueId": "x"}]
+    for ext in wrong:
         answer = room.ask(code, {"timestamp": 0} | ext)
         assert answer.code == 1
         assert "queueId" in str(answer.remark) or "topic" in str(answer.remark)

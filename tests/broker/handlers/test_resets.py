@@ -1,6 +1,7 @@
 """222, 223, 314, 308: offsets moved by an administrator, on our side or by the clients."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -20,8 +21,8 @@ def made(**options: bool) -> Room:
     return room
 
 
-def reset(room: Room, timestamp: int, *, language: int = 0, **more: object) -> RemotingCommand:
-    return room.ask(222, ALL | {"timestamp": timestamp} | more, language=language)
+def reset(room: Room, timestamp: int, more: Mapping[str, object] = {}, language: int = 0) -> RemotingCommand:
+    return room.ask(222, {**ALL, "timestamp": timestamp, **more}, language=language)
 
 
 def join(room: Room, peer: RecordedPeer, client: str, version: int = 513) -> None:
@@ -67,7 +68,7 @@ def test_all_read_queues_are_reset_by_time(timestamp: int, expected: list[tuple[
 def test_one_queue_is_reset_within_its_range(more: dict[str, object], code: int, remark: str | None) -> None:
     room = made()
     room.fake.begins["T", 0] = 1
-    answer = reset(room, 0, **({"queueId": 0} | more))
+    answer = reset(room, 0, {"queueId": 0} | more)
     assert (answer.code, answer.remark) == (code, remark)
     if code == 0:
         assert answer.body == offsets((0, int(str(more["offset"]))))
@@ -86,7 +87,7 @@ def test_clients_are_told_and_go_forward_only_by_force() -> None:
     for queue_id in range(3):
         room.offsets.commit("G", "T", queue_id, 1)
     join(room, peer, "c1")
-    assert reset(room, -1, isForce="false").body == offsets((0, 1), (1, 1), (2, 0))
+    assert reset(room, -1, {"isForce": "false"}).body == offsets((0, 1), (1, 1), (2, 0))
     answer = reset(room, -1)
     assert answer.body == offsets((0, 3), (1, 1), (2, 0))
     told = peer.requests[-1]
@@ -103,7 +104,7 @@ def test_clients_are_told_and_go_forward_only_by_force() -> None:
 
 def test_clients_cannot_be_told_when_there_are_none_or_old_ones() -> None:
     room = made(server_side_reset=False)
-    assert reset(room, 0, topic="U").code == 17
+    assert reset(room, 0, {"topic": "U"}).code == 17
     assert reset(room, 0).remark == "THe consumer group <G> not exist"
     for queue_id in range(3):
         room.offsets.commit("G", "T", queue_id, 1)
