@@ -59,7 +59,6 @@ setup(
             "language_level": "3",
             "embedsignature": False,
             "boundscheck": DEBUG,
-            "wraparound": False,
             "cdivision": True,
             "initializedcheck": DEBUG,
             "freethreading_compatible": False,

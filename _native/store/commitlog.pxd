@@ -30,6 +30,9 @@ cdef class CommitLog:
     cdef Segment segment_at(self, int64_t physical_offset)
     cdef const uint8_t *bytes_at(self, int64_t physical_offset, int64_t *available) except? NULL
     cdef int64_t staged_end(self) noexcept
+    cdef int64_t next_place(self, int64_t size) noexcept
+    cdef int keep_together(self, int64_t size) except -1
+    cdef int fill(self, int64_t end, int64_t left) except -1
     cdef uint8_t *place(self, int64_t size, int64_t *physical_offset) except NULL
     cdef int64_t write(self) except -1
     cdef void drop_staged(self) noexcept

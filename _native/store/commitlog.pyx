@@ -183,19 +183,33 @@ cdef class CommitLog:
     cdef int64_t staged_end(self) noexcept:
         return self.staging_base + self.staging_bytes if self.staging_bytes else self.written
 
-    cdef uint8_t *place(self, int64_t size, int64_t *physical_offset) except NULL:
-        """Room for one record (or one whole batch) in the staging; fills the segment's end if it does not fit there."""
+    cdef int64_t next_place(self, int64_t size) noexcept:
+        """Where `place` would put a record of that size."""
         cdef int64_t end = self.staged_end()
         cdef int64_t left = self.segment_bytes - end % self.segment_bytes
-        cdef uint8_t *to
+        return end + left if size + RECORD_END_BYTES > left else end
+
+    cdef int keep_together(self, int64_t size) except -1:
+        """Go to the next segment now if so many bytes do not fit in this one."""
+        cdef int64_t end = self.staged_end()
+        cdef int64_t left = self.segment_bytes - end % self.segment_bytes
         if size + RECORD_END_BYTES > left:
-            to = self.stage(end, left)
-            memset(to, 0, left)
-            put_i32(to, <int> left)
-            put_i32(to + 4, MAGIC_BLANK)
-            end += left
-        physical_offset[0] = end
-        return self.stage(end, size)
+            self.fill(end, left)
+        return 0
+
+    cdef int fill(self, int64_t end, int64_t left) except -1:
+        """A blank record up to the segment's end."""
+        cdef uint8_t *to = self.stage(end, left)
+        memset(to, 0, left)
+        put_i32(to, <int> left)
+        put_i32(to + 4, MAGIC_BLANK)
+        return 0
+
+    cdef uint8_t *place(self, int64_t size, int64_t *physical_offset) except NULL:
+        """Room for one record in the staging; fills the segment's end if it does not fit there."""
+        self.keep_together(size)
+        physical_offset[0] = self.staged_end()
+        return self.stage(physical_offset[0], size)
 
     cdef uint8_t *stage(self, int64_t end, int64_t size) except NULL:
         cdef int64_t wanted = self.staging_bytes + size
@@ -332,6 +346,10 @@ cdef class CommitLog:
         segment.close()
         os.unlink(segment.path)
         return segment.base + segment.size
+
+    def first_modified_ms(self):
+        """When the oldest segment's file was last written to."""
+        return os.stat((<Segment> self.segments[0]).path).st_mtime_ns // 1_000_000
 
     def drop_unused(self):
         """Delete files behind the end, made ahead and never written."""

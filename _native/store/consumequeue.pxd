@@ -28,6 +28,7 @@ cdef class ConsumeQueue:
     cdef Segment file_of(self, int64_t entry)
     cdef const uint8_t *entry_at(self, int64_t entry) except? NULL
     cdef const uint8_t *run_at(self, int64_t entry, int64_t *count) except? NULL
+    cdef int promise(self) except -1
     cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
     cdef int begin_at(self, int64_t entry) except -1
     cdef int skip_to(self, int64_t entry) except -1

@@ -192,8 +192,20 @@ cdef class ConsumeQueue:
 
     # ---- appending ----
 
+    cdef int promise(self) except -1:
+        """Take the place `next_entry`, its disk block with it. OSError: the place is not taken."""
+        cdef Segment file = self.file_of(self.next_entry)
+        cdef int64_t until
+        if file is None:
+            file = <Segment> self.make_file(self.next_entry * ENTRY_BYTES)
+        until = (self.next_entry + 1) * ENTRY_BYTES - file.base
+        if until > file.reserved:
+            self.make_room(file, until)
+        self.next_entry += 1
+        return 0
+
     cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
-        """Put the next entry. OSError: the queue is as before."""
+        """Put the next entry; a promised one needs no disk block. OSError: the queue is as before."""
         cdef Segment file = self.file_of(self.end_entry)
         cdef int64_t position
         cdef uint8_t *to

@@ -15,6 +15,7 @@ cdef class IndexFile:
     cdef readonly int64_t slots, entries_max
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1
+    cdef int reserve(self, int64_t until) except -1
     cdef int64_t count(self) except -1
     cdef uint8_t *entry(self, int64_t number) noexcept
     cdef uint8_t *slot(self, int32_t key_hash) noexcept
@@ -23,6 +24,8 @@ cdef class KeyIndex:
     cdef readonly str folder
     cdef readonly int64_t slots, entries_max
     cdef list files
+    cdef IndexFile spare                   # the next file, made ahead
     cdef bint dirty
 
+    cdef int make_room(self, int64_t entries) except -1
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1

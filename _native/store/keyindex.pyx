@@ -62,11 +62,7 @@ cdef class IndexFile:
         cdef uint8_t *header = self.file.map
         cdef uint8_t *at = self.entry(number)
         cdef uint8_t *slot = self.slot(key_hash)
-        cdef int status
-        if at + INDEX_ENTRY_BYTES - header > self.file.reserved:
-            status = self.file.reserve(at + INDEX_ENTRY_BYTES - header, RESERVE_STEP_MAX)
-            if status < 0:
-                raise OSError(-status, os.strerror(-status), self.file.path)
+        self.reserve(number + 1)
         if number <= 1:
             put_i64(header + AT_BEGIN_TIME, store_time)
             put_i64(header + AT_BEGIN_PHYSICAL, physical_offset)
@@ -84,6 +80,16 @@ cdef class IndexFile:
         put_i64(header + AT_END_PHYSICAL, physical_offset)
         put_i64(header + AT_END_TIME, store_time)
         put_i32(header + AT_COUNT, <int32_t> (number + 1))
+        return 0
+
+    cdef int reserve(self, int64_t until) except -1:
+        """Disk blocks for entries below a number. OSError."""
+        cdef int64_t position = INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES + until * INDEX_ENTRY_BYTES
+        cdef int status
+        if position > self.file.reserved:
+            status = self.file.reserve(position, RESERVE_STEP_MAX)
+            if status < 0:
+                raise OSError(-status, os.strerror(-status), self.file.path)
         return 0
 
     @property
@@ -174,20 +180,38 @@ cdef class KeyIndex:
         return index
 
     def close(self):
+        if self.spare is not None:
+            self.spare.file.close()
+            os.unlink(self.spare.file.path)
+            self.spare = None
         for file in self.files:
             file.file.close()
         self.files = []
+
+    cdef int make_room(self, int64_t entries) except -1:
+        """Disk blocks for so many entries from now on, in the file that is filled and in the next one. OSError."""
+        cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None
+        cdef int64_t left = file.entries_max - file.count() if file is not None else 0
+        if file is not None and left > 0:
+            file.reserve(file.count() + min(entries, left))
+        if entries > left:
+            if self.spare is None:
+                self.spare = <IndexFile> self.make_file(file)
+            self.spare.reserve(1 + min(entries - left, self.entries_max - 1))
+        return 0
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1:
         """OSError: nothing was added."""
         cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None
         if file is None or file.count() >= file.entries_max:
-            file = <IndexFile> self.make_file(file)
+            file = self.spare if self.spare is not None else <IndexFile> self.make_file(file)
+            self.spare = None
+            self.files.append(file)
         self.dirty = True
         return file.put(key_hash, physical_offset, store_time)
 
     def make_file(self, IndexFile before):
-        """The next file, named after the local time; it begins where the one before ends."""
+        """The next file, named after the local time so that it sorts behind the others."""
         now = datetime.datetime.now()
         while True:
             path = os.path.join(self.folder, f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}")
@@ -196,7 +220,6 @@ cdef class KeyIndex:
             now += datetime.timedelta(milliseconds=1)
         file = IndexFile(path, self.slots, self.entries_max)
         file.make()
-        self.files.append(file)
         return file
 
     def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t most):

@@ -1,66 +1,20 @@
-from collections.abc import Callable, Iterable, Sequence
-from enum import IntEnum
+from collections.abc import Callable, Sequence
 from os import PathLike
 from types import TracebackType
 
-class StoreError(Exception):
-    """The store cannot be opened, or has stopped; one sentence that says what to do."""
+from firearrow._native.store.faults import StoreDamaged as StoreDamaged
+from firearrow._native.store.faults import StoreError as StoreError
+from firearrow._native.store.faults import StoreForeign as StoreForeign
+from firearrow._native.store.faults import StoreLocked as StoreLocked
+from firearrow._native.store.fetch import GetStatus as GetStatus
+from firearrow._native.store.fetch import Got as Got
+from firearrow._native.store.places import Placed as Placed
+from firearrow._native.store.places import PutRefused as PutRefused
+from firearrow._native.store.places import PutStatus as PutStatus
+from firearrow._native.store.places import QueueEntry as QueueEntry
 
-class StoreLocked(StoreError): ...
-class StoreForeign(StoreError): ...
-class StoreDamaged(StoreError): ...
-
-class PutStatus(IntEnum):
-    PUT_OK = 0
-    MESSAGE_ILLEGAL = 1
-    PROPERTIES_SIZE_EXCEEDED = 2
-    SERVICE_NOT_AVAILABLE = 3
-
-class PutRefused(Exception):
-    """Nothing was staged. `status` says why, `field` names what is wrong ("body", "properties", "topic", "batch")."""
-
-    status: PutStatus
-    field: str
-
-class GetStatus(IntEnum):
-    FOUND = 0
-    NO_MATCHED_MESSAGE = 1
-    MESSAGE_WAS_REMOVING = 2
-    OFFSET_FOUND_NULL = 3
-    OFFSET_OVERFLOW_BADLY = 4
-    OFFSET_OVERFLOW_ONE = 5
-    OFFSET_TOO_SMALL = 6
-    NO_MATCHED_LOGIC_QUEUE = 7
-    NO_MESSAGE_IN_QUEUE = 8
-
-class Got:
-    """What `get` found. `body` holds whole records one after another; `next_offset` moved over what was scanned."""
-
-    status: GetStatus
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    count: int
-    body: bytes
-    far_behind: bool
-    """The last entry examined lies further from the log's end than 40 % of memory (suggests a slave)."""
-
-class QueueEntry:
-    """One 20-byte entry of a consume queue."""
-
-    physical_offset: int
-    size: int
-    tags_code: int
-
-class Placed:
-    """Where a message was staged. `end` is the physical offset just past it (a batch: past its last record)."""
-
-    physical_offset: int
-    queue_offset: int
-    end: int
-    physical_offsets: tuple[int, ...]
-    """One for each record of a batch; a single message has one."""
-    store_timestamp: int
+def memory_bytes(percent: int = 40) -> int:
+    """So much of the machine's memory."""
 
 class MessageStore:
     """One open store folder. One thread calls everything but `sync`; readers see entries below `confirmed` only."""
@@ -80,7 +34,7 @@ class MessageStore:
         sync_flush: bool = False,
         delay_levels_ms: Sequence[int] = ...,
         lmq: bool = False,
-        in_memory_bytes: int = ...,
+        in_memory_bytes: int | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> MessageStore:
         """Lock the folder, recover it (cut the torn tail, rebuild what is behind), write `abort`.
@@ -128,10 +82,11 @@ class MessageStore:
         """fdatasync the log up to what was written when called; returns that offset. Any one other thread; releases the GIL."""
     def confirm(self, physical_offset: int) -> None:
         """Under sync_flush: readers may see entries whose record ends at or below this."""
-    def flush_queues(self) -> None:
+    def flush_queues(self, seal: bool = False) -> None:
         """Bring queue files, index and checkpoint to disk. Another thread may call it; releases the GIL."""
     def prepare(self) -> None:
         """Create the next segment file if the active one is half full. Another thread may call it; releases the GIL."""
+    root: str
     @property
     def staged_bytes(self) -> int: ...
     @property
@@ -147,12 +102,11 @@ class MessageStore:
         """False after a broken promise of the store (an I/O error that left a doubt): puts are refused, reads go on."""
     # --- reading ---
     in_memory_bytes: int
-    max_bytes_in_memory: int
-    max_count_in_memory: int
-    max_bytes_on_disk: int
-    max_count_on_disk: int
-    max_filter_bytes: int
     max_message_bytes: int
+    def set_limits(
+        self, *, bytes_in_memory: int, count_in_memory: int, bytes_on_disk: int, count_on_disk: int, filter_bytes: int
+    ) -> None:
+        """What one `get` may give and examine (Apache's maxTransfer… and maxFilterMessageSize)."""
     def get(
         self,
         topic: str,

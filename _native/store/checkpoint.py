@@ -1,0 +1,68 @@
+"""Checkpoint: how far the files are known to be on disk (Apache's `checkpoint`, 4096 bytes, six i64 at its start).
+
+The six numbers lie in one sector, so a write of them is whole or not at all. At byte 2048, which Apache neither reads nor
+clears, a clean stop leaves a seal: the six numbers once more and a print of queues and index, so that the next start
+notices a queue or an index that was deleted meanwhile. When Apache has written the file since, the seal counts no more.
+Owner: store; written by one thread at a time.
+"""
+
+import os
+import struct
+from dataclasses import astuple, dataclass
+
+FILE_BYTES = 4096
+NUMBERS = struct.Struct(">6q")
+MARGIN_MS = 3000
+SEAL_AT = 2048
+SEAL = struct.Struct(">8s6q16s")
+SEAL_MAGIC = b"FAseal01"
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Times are store times of the newest record that the flushed files hold; 0 means unknown."""
+
+    physic_ms: int = 0
+    logics_ms: int = 0
+    index_ms: int = 0
+    master_flushed: int = 0
+    confirm_offset: int = 0
+    logics_physical: int = 0
+
+    @staticmethod
+    def load(path: str) -> "Checkpoint":
+        """What the file says; all zeros if it is missing or cut."""
+        try:
+            with open(path, "rb") as file:
+                raw = file.read(NUMBERS.size)
+        except FileNotFoundError:
+            return Checkpoint()
+        return Checkpoint(*NUMBERS.unpack(raw)) if len(raw) == NUMBERS.size else Checkpoint()
+
+    def seal(self, path: str) -> bytes | None:
+        """The print that a clean stop of ours left; None if there is none, or the file was written since."""
+        with open(path, "rb") as file:
+            file.seek(SEAL_AT)
+            raw = file.read(SEAL.size)
+        if len(raw) < SEAL.size:
+            return None
+        magic, *numbers, printed = SEAL.unpack(raw)
+        return printed if magic == SEAL_MAGIC and tuple(numbers) == astuple(self) else None
+
+    def save(self, path: str, printed: bytes | None = None) -> None:
+        """On disk when it returns, sealed with `printed` (16 bytes) if given. OSError."""
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(number).st_size != FILE_BYTES:
+                os.ftruncate(number, FILE_BYTES)
+            seal = bytes(SEAL.size) if printed is None else SEAL.pack(SEAL_MAGIC, *astuple(self), printed)
+            os.pwrite(number, seal, SEAL_AT)
+            os.pwrite(number, NUMBERS.pack(*astuple(self)), 0)
+            os.fdatasync(number)
+        finally:
+            os.close(number)
+
+    @property
+    def safe_ms(self) -> int:
+        """Records stored before this are in log and queues; recovery after a crash starts there."""
+        return max(min(self.physic_ms, self.logics_ms) - MARGIN_MS, 0)

@@ -1,0 +1,47 @@
+# From a record to its queue entry and its keys: one logic for what is appended and for what recovery finds.
+#
+# `stage` promises a place in the queue and room in the index before the log is written, so that `apply`, behind the
+# log's write, needs no disk block any more. Entries that are applied and not yet confirmed wait in `unconfirmed`.
+# The vectors hold borrowed pointers to queues, which `queues` keeps alive: `forget` takes them out before a queue goes.
+# Owner: store. Thread: the appender's.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.record cimport Properties, RecordView, Text
+
+cdef struct Staged:
+    void *queue                   # a ConsumeQueue, NULL where the record has no entry
+    int64_t physical_offset, tags_code, store_time
+    int32_t size, hashes
+
+cdef struct Unconfirmed:
+    void *queue
+    int64_t end
+
+cdef class Dispatch:
+    cdef readonly str folder
+    cdef readonly int64_t queue_file_bytes
+    cdef readonly dict queues              # (topic bytes, queue id) → ConsumeQueue
+    cdef KeyIndex index                    # None where messages are not indexed
+    cdef tuple delay_levels_ms
+    cdef bint lmq
+    cdef Staged *staged
+    cdef Py_ssize_t staged_count, staged_room
+    cdef int32_t *hashes
+    cdef Py_ssize_t hashes_count, hashes_room
+    cdef Unconfirmed *unconfirmed
+    cdef Py_ssize_t unconfirmed_from, unconfirmed_count, unconfirmed_room
+
+    cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make)
+    cdef int stage(self, ConsumeQueue queue, const Text *topic, const Properties *properties, int64_t physical_offset, int32_t size, int64_t store_time) except -1
+    cdef int apply(self, bint confirmed) except -1
+    cdef void drop_staged(self) noexcept
+    cdef int confirm(self, int64_t physical_offset) noexcept
+    cdef int recovered(self, const RecordView *view, int64_t indexed) except -1
+    cdef int take_hashes(self, const Text *topic, const Properties *properties) except -1
+    cdef int wait(self, void *queue, int64_t end) except -1
+    cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1
+    cdef int add_hash(self, int32_t key_hash) except -1
+    cdef int64_t tags_code_of(self, const Text *topic, const Properties *properties, int64_t store_time) noexcept

@@ -1,0 +1,268 @@
+"""Dispatch: queue entries and index keys of records (see dispatch.pxd). Knows Apache's rules of who gets an entry."""
+
+import os
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.string cimport memchr, memcmp, memmove
+
+from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.hash cimport index_hash, java_hash_more
+from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.layout cimport SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
+from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
+
+from firearrow._native.store.faults import StoreDamaged
+
+GAP_MAX = 10_000_000
+QUEUE_ID_MAX = 65535
+LMQ_PREFIX = b"%LMQ%"
+
+
+def is_file_name(bytes name not None):
+    """Whether a topic may be a folder's name: what a record says is not believed."""
+    return 0 < len(name) <= 255 and b"/" not in name and b"\0" not in name and name not in (b".", b"..")
+
+
+cdef void *grown(void *old, Py_ssize_t *room, Py_ssize_t count, size_t item) except NULL:
+    cdef void *larger
+    if count < room[0]:
+        return old
+    larger = PyMem_Realloc(old, max(2 * room[0], 64) * item)
+    if larger is NULL:
+        raise MemoryError()
+    room[0] = max(2 * room[0], 64)
+    return larger
+
+
+cdef class Dispatch:
+    def __cinit__(self, folder, int64_t queue_file_bytes, KeyIndex index, delay_levels_ms, bint lmq):
+        self.folder = os.fspath(folder)
+        self.queue_file_bytes = queue_file_bytes
+        self.index = index
+        self.delay_levels_ms = tuple(delay_levels_ms)
+        self.lmq = lmq
+        self.queues = {}
+
+    def __dealloc__(self):
+        PyMem_Free(self.staged)
+        PyMem_Free(self.hashes)
+        PyMem_Free(self.unconfirmed)
+
+    def load(self):
+        """Open every queue that has a folder."""
+        os.makedirs(self.folder, exist_ok=True)
+        for topic in sorted(os.listdir(self.folder)):
+            path = os.path.join(self.folder, topic)
+            for child in sorted(os.listdir(path)) if os.path.isdir(path) else ():
+                if child.isdecimal() and int(child) <= QUEUE_ID_MAX:
+                    queue = ConsumeQueue.open(os.path.join(path, child), topic, int(child), self.queue_file_bytes)
+                    self.queues[os.fsencode(topic), int(child)] = queue
+
+    cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make):
+        """The queue, or None if there is none and none is to be made. Files are made with its first entry."""
+        found = self.queues.get((topic, queue_id))
+        if found is None and make:
+            name = os.fsdecode(topic)
+            found = ConsumeQueue(os.path.join(self.folder, name, str(queue_id)), name, queue_id, self.queue_file_bytes)
+            self.queues[topic, queue_id] = found
+        return <ConsumeQueue> found
+
+    # ---- appending ----
+
+    cdef int stage(
+        self, ConsumeQueue queue, const Text *topic, const Properties *properties, int64_t physical_offset, int32_t size,
+        int64_t store_time,
+    ) except -1:
+        """Plan one record's entry and keys; `queue` None: keys only. OSError: nothing was planned."""
+        cdef Py_ssize_t before = self.hashes_count
+        cdef Staged *plan
+        self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
+        if self.index is not None:
+            self.take_hashes(topic, properties)
+            try:
+                self.index.make_room(self.hashes_count)
+            except OSError:
+                self.hashes_count = before
+                raise
+        if queue is not None:
+            try:
+                queue.promise()
+            except OSError:
+                self.hashes_count = before
+                raise
+        plan = &self.staged[self.staged_count]
+        plan.queue = <void *> queue if queue is not None else NULL
+        plan.physical_offset = physical_offset
+        plan.size = size
+        plan.store_time = store_time
+        plan.tags_code = self.tags_code_of(topic, properties, store_time)
+        plan.hashes = <int32_t> (self.hashes_count - before)
+        self.staged_count += 1
+        return 0
+
+    cdef int apply(self, bint confirmed) except -1:
+        """The log holds what was staged: put the entries and keys."""
+        cdef Py_ssize_t n, key = 0
+        cdef int32_t left
+        cdef Staged *plan
+        for n in range(self.staged_count):
+            plan = &self.staged[n]
+            if plan.queue is not NULL:
+                (<ConsumeQueue> plan.queue).append(plan.physical_offset, plan.size, plan.tags_code)
+                if confirmed:
+                    (<ConsumeQueue> plan.queue).visible += 1
+                else:
+                    self.wait(plan.queue, plan.physical_offset + plan.size)
+            for left in range(plan.hashes):
+                self.index.put(self.hashes[key], plan.physical_offset, plan.store_time)
+                key += 1
+        self.staged_count = self.hashes_count = 0
+        return 0
+
+    cdef int wait(self, void *queue, int64_t end) except -1:
+        if self.unconfirmed_from > 4096 and self.unconfirmed_from * 2 > self.unconfirmed_count:
+            self.unconfirmed_count -= self.unconfirmed_from
+            memmove(
+                self.unconfirmed, self.unconfirmed + self.unconfirmed_from, self.unconfirmed_count * sizeof(Unconfirmed)
+            )
+            self.unconfirmed_from = 0
+        self.unconfirmed = <Unconfirmed *> grown(
+            self.unconfirmed, &self.unconfirmed_room, self.unconfirmed_count, sizeof(Unconfirmed)
+        )
+        self.unconfirmed[self.unconfirmed_count].queue = queue
+        self.unconfirmed[self.unconfirmed_count].end = end
+        self.unconfirmed_count += 1
+        return 0
+
+    cdef void drop_staged(self) noexcept:
+        """Promised places are free again."""
+        cdef Py_ssize_t n
+        cdef ConsumeQueue queue
+        for n in range(self.staged_count):
+            if self.staged[n].queue is not NULL:
+                queue = <ConsumeQueue> self.staged[n].queue
+                queue.next_entry = queue.end_entry
+        self.staged_count = self.hashes_count = 0
+
+    cdef int confirm(self, int64_t physical_offset) noexcept:
+        """Entries whose record ends at or below this may be read."""
+        cdef Unconfirmed *waiting
+        while self.unconfirmed_from < self.unconfirmed_count:
+            waiting = &self.unconfirmed[self.unconfirmed_from]
+            if waiting.end > physical_offset:
+                return 0
+            if waiting.queue is not NULL:
+                (<ConsumeQueue> waiting.queue).visible += 1
+            self.unconfirmed_from += 1
+        self.unconfirmed_from = self.unconfirmed_count = 0
+        return 0
+
+    def forget(self, bytes topic not None):
+        """Delete the queues of a topic; nothing of them is staged. How many."""
+        cdef Py_ssize_t n
+        gone = [key for key in self.queues if key[0] == topic]
+        for key in gone:
+            queue = self.queues[key]
+            for n in range(self.unconfirmed_from, self.unconfirmed_count):
+                if self.unconfirmed[n].queue == <void *> queue:
+                    self.unconfirmed[n].queue = NULL
+            queue.delete()
+            del self.queues[key]
+        path = os.path.join(self.folder, os.fsdecode(topic))
+        if gone and os.path.isdir(path) and not os.listdir(path):
+            os.rmdir(path)
+        return len(gone)
+
+    # ---- recovery ----
+
+    cdef int recovered(self, const RecordView *view, int64_t indexed) except -1:
+        """Put the entry and keys of a record that the log holds, as far as they are missing. OSError."""
+        cdef Properties properties
+        cdef Py_ssize_t n
+        cdef int transaction = view.sys_flag & SYS_TRANSACTION
+        cdef bytes topic = PyBytes_FromStringAndSize(<const char *> view.topic.at, view.topic.length)
+        scan_properties(&view.properties, &properties)
+        if transaction != SYS_PREPARED and transaction != SYS_ROLLBACK and is_file_name(topic) and 0 <= view.queue_id <= QUEUE_ID_MAX:
+            tags_code = self.tags_code_of(&view.topic, &properties, view.store_time)
+            self.restore(topic, view.queue_id, view.queue_offset, view.physical_offset, view.size, tags_code)
+            if self.lmq and properties.multi_names.length and properties.multi_offsets.length:
+                self.restore_multi(view, &properties, tags_code)
+        if self.index is not None and transaction != SYS_ROLLBACK and view.physical_offset > indexed:
+            self.hashes_count = 0
+            self.take_hashes(&view.topic, &properties)
+            for n in range(self.hashes_count):
+                self.index.put(self.hashes[n], view.physical_offset, view.store_time)
+            self.hashes_count = 0
+        return 0
+
+    def restore(self, bytes topic, int32_t queue_id, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code):
+        """Put one entry at its place unless it is there; a hole before it is filled with blanks."""
+        cdef ConsumeQueue queue = self.queue_of(topic, queue_id, True)
+        if entry < queue.end_entry or physical_offset < queue.max_physical:
+            return
+        if entry - queue.end_entry > GAP_MAX and queue.files:
+            raise StoreDamaged(
+                f"queue {queue_id} of {queue.topic} misses {entry - queue.end_entry} entries: move {queue.folder} away to have it built anew"
+            )
+        if entry > queue.end_entry:
+            if queue.files:
+                queue.skip_to(entry)
+            else:
+                queue.begin_at(entry)
+        queue.append(physical_offset, size, tags_code)
+        queue.visible = queue.end_entry
+
+    cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1:
+        cdef bytes names = PyBytes_FromStringAndSize(<const char *> properties.multi_names.at, properties.multi_names.length)
+        cdef bytes entries = PyBytes_FromStringAndSize(
+            <const char *> properties.multi_offsets.at, properties.multi_offsets.length
+        )
+        for name, entry in zip(names.split(b","), entries.split(b",")):
+            if is_file_name(name) and entry.isdigit() and len(entry) < 19:
+                queue_id = 0 if name.startswith(LMQ_PREFIX) else view.queue_id
+                self.restore(name, queue_id, int(entry), view.physical_offset, view.size, tags_code)
+        return 0
+
+    # ---- what a record's properties say ----
+
+    cdef int64_t tags_code_of(self, const Text *topic, const Properties *properties, int64_t store_time) noexcept:
+        """Java's hash of the whole TAGS value; in the schedule topic the time of delivery."""
+        cdef int64_t level = 0
+        cdef Py_ssize_t n
+        if properties.delay.length and topic.length == 19 and memcmp(topic.at, b"SCHEDULE_TOPIC_XXXX", 19) == 0:
+            for n in range(min(properties.delay.length, <Py_ssize_t> 9)):
+                if not 48 <= properties.delay.at[n] <= 57:
+                    level = 0
+                    break
+                level = level * 10 + properties.delay.at[n] - 48
+            if level > 0:
+                level = min(level, <int64_t> len(self.delay_levels_ms))
+                return store_time + (<int64_t> self.delay_levels_ms[level - 1] if level > 0 else 1000)
+        return java_hash_more(0, properties.tags.at, properties.tags.length)
+
+    cdef int take_hashes(self, const Text *topic, const Properties *properties) except -1:
+        """Hashes of `topic#key`: the unique key, each key, and `topic#T#tag`."""
+        cdef int32_t of_topic = java_hash_more(java_hash_more(0, topic.at, topic.length), b"#", 1)
+        cdef const uint8_t *at = properties.keys.at
+        cdef const uint8_t *end = at + properties.keys.length
+        cdef const uint8_t *stop
+        if properties.unique_key.length:
+            self.add_hash(java_hash_more(of_topic, properties.unique_key.at, properties.unique_key.length))
+        while properties.keys.length and at < end:
+            stop = <const uint8_t *> memchr(at, 32, end - at)
+            if stop is NULL:
+                stop = end
+            if stop > at:
+                self.add_hash(java_hash_more(of_topic, at, stop - at))
+            at = stop + 1
+        if properties.tags.length:
+            of_topic = java_hash_more(of_topic, b"T#", 2)
+            self.add_hash(java_hash_more(of_topic, properties.tags.at, properties.tags.length))
+        return 0
+
+    cdef int add_hash(self, int32_t key_hash) except -1:
+        self.hashes = <int32_t *> grown(self.hashes, &self.hashes_room, self.hashes_count, sizeof(int32_t))
+        self.hashes[self.hashes_count] = index_hash(key_hash)
+        self.hashes_count += 1
+        return 0

@@ -1,0 +1,170 @@
+"""fetch: the records that a pull gets (see fetch.pxd)."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from cpython.buffer cimport PyBUF_READ
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport uint8_t
+from libc.string cimport memcpy
+
+from firearrow._native.store.bytes cimport get_i32, get_i64
+from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
+
+cdef enum:
+    MAX_BYTES = 134217728
+    PICKED_MAX = 1024
+
+cdef struct Picked:
+    const uint8_t *at
+    int32_t size
+
+cdef struct Scan:
+    Picked *picked
+    int64_t count, bytes, next_offset, last_physical
+    int status
+
+
+class GetStatus(IntEnum):
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+
+
+cdef enum:
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+
+
+@dataclass(slots=True)
+class Got:
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    count: int
+    body: bytes
+    far_behind: bool
+
+
+def nothing(status, next_offset, low, high):
+    return Got(status, next_offset, low, high, 0, b"", False)
+
+
+cdef object fetch(
+    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count, int64_t max_bytes,
+    object tags, object accept,
+):
+    cdef Scan scan
+    if queue is None or queue.visible == 0:
+        return nothing(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+    low, high = queue.min_entry, queue.visible
+    if offset < low:
+        return nothing(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+    if offset == high:
+        return nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+    if offset > high:
+        return nothing(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    scan.picked = <Picked *> PyMem_Malloc(min(max(max_count, 1), <int64_t> PICKED_MAX) * sizeof(Picked))
+    if scan.picked is NULL:
+        raise MemoryError()
+    try:
+        pick(log, queue, limits, offset, min(max(max_count, 1), <int64_t> PICKED_MAX), max_bytes, tags, accept, &scan)
+        far_behind = scan.last_physical >= 0 and log.written - scan.last_physical > limits.in_memory_bytes
+        return Got(
+            GetStatus(scan.status), scan.next_offset, low, high, scan.count, copied(&scan), far_behind
+        )
+    finally:
+        PyMem_Free(scan.picked)
+
+
+cdef int pick(
+    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count, int64_t max_bytes,
+    object tags, object accept, Scan *scan,
+) except -1:
+    """Walk the entries of one queue file from `offset`; Apache's order of tests."""
+    cdef int64_t run, n, physical, window, removed_below = 0
+    cdef int32_t size
+    cdef const uint8_t *entry = queue.run_at(offset, &run)
+    cdef const uint8_t *record
+    cdef int64_t total_max = min(max(max_bytes, <int64_t> 100), <int64_t> MAX_BYTES)
+    scan.count = scan.bytes = 0
+    scan.next_offset = offset
+    scan.last_physical = -1
+    scan.status = NO_MATCHED_MESSAGE
+    if entry is NULL:
+        scan.status = OFFSET_FOUND_NULL
+        scan.next_offset = (offset * ENTRY_BYTES // queue.file_bytes + 1) * queue.file_bytes // ENTRY_BYTES
+        return 0
+    window = max(limits.filter_bytes, max_count * ENTRY_BYTES) // ENTRY_BYTES
+    run = min(run, queue.visible - offset, window)
+    for n in range(run):
+        physical = get_i64(entry)
+        size = get_i32(entry + ENTRY_AT_SIZE)
+        if is_full(limits, scan, size, log.written - physical <= limits.in_memory_bytes, max_count, total_max):
+            break
+        scan.next_offset = offset + n + 1
+        scan.last_physical = physical
+        if physical >= removed_below and (tags is None or <int32_t> get_i64(entry + ENTRY_AT_TAGS) in tags):
+            record = record_bytes(log, physical, size)
+            if record is NULL:
+                if scan.count == 0:
+                    scan.status = MESSAGE_WAS_REMOVING
+                removed_below = (physical // log.segment_bytes + 1) * log.segment_bytes
+            elif accept is None or accept(PyMemoryView_FromMemory(<char *> record, size, PyBUF_READ)):
+                scan.picked[scan.count].at = record
+                scan.picked[scan.count].size = size
+                scan.count += 1
+                scan.bytes += size
+                scan.status = FOUND
+            elif scan.count == 0:
+                scan.status = NO_MATCHED_MESSAGE
+        elif scan.count == 0 and physical >= removed_below:
+            scan.status = NO_MATCHED_MESSAGE
+        entry += ENTRY_BYTES
+    return 0
+
+
+cdef inline bint is_full(
+    const Limits *limits, const Scan *scan, int32_t size, bint in_memory, int64_t max_count, int64_t max_bytes
+) noexcept nogil:
+    """Whether the batch takes no more; the first record always fits."""
+    if scan.count == 0:
+        return False
+    if scan.count + 1 > max_count or scan.bytes + size > max_bytes:
+        return True
+    if in_memory:
+        return scan.bytes + size > limits.bytes_in_memory or scan.count > limits.count_in_memory - 1
+    return scan.bytes + size > limits.bytes_on_disk or scan.count > limits.count_on_disk - 1
+
+
+cdef const uint8_t *record_bytes(CommitLog log, int64_t physical, int32_t size) except? NULL:
+    """The record that an entry points to; NULL without an exception if it is gone, or none is there."""
+    cdef int64_t available = 0
+    cdef const uint8_t *at
+    if size == PRE_BLANK_SIZE or physical < log.min_offset or physical + size > log.written:
+        return NULL
+    at = log.bytes_at(physical, &available)
+    if at is NULL or size > available or get_i32(at) != size:
+        return NULL
+    return at
+
+
+cdef bytes copied(const Scan *scan):
+    cdef bytes body = PyBytes_FromStringAndSize(NULL, scan.bytes)
+    cdef char *to = PyBytes_AS_STRING(body)
+    cdef int64_t n
+    for n in range(scan.count):
+        memcpy(to, scan.picked[n].at, scan.picked[n].size)
+        to += scan.picked[n].size
+    return body

@@ -1,0 +1,72 @@
+"""StoreFolder: one store's folder, held by one broker. Lock, abort mark, and whether the folder is a store at all."""
+
+import errno
+import fcntl
+import os
+
+from firearrow._native.store.faults import StoreForeign, StoreLocked
+
+KNOWN = frozenset(
+    ("commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "abort.bak", "lock", "timerlog", "timerwheel")
+)
+_HELD: set[tuple[int, int]] = set()
+"""Folders that this process holds: a record lock does not keep a process from locking twice."""
+
+
+class StoreFolder:
+    """Locked from construction to `unlock`. The lock is Java's: byte 0 of `lock`, so a Java broker and we exclude each other."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        os.makedirs(root, exist_ok=True)
+        self._check()
+        self._lock = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._take_lock()
+        except BaseException:
+            os.close(self._lock)
+            raise
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, b"lock", 0)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.root, name)
+
+    @property
+    def was_killed(self) -> bool:
+        return os.path.exists(self.path("abort"))
+
+    def mark_running(self) -> None:
+        """`abort` stands there while a broker runs."""
+        with open(self.path("abort"), "w") as file:
+            file.write(str(os.getpid()))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def mark_stopped(self) -> None:
+        os.unlink(self.path("abort"))
+
+    def unlock(self) -> None:
+        if self._lock >= 0:
+            _HELD.discard(self._identity)
+            os.close(self._lock)
+            self._lock = -1
+
+    def _check(self) -> None:
+        names = set(os.listdir(self.root))
+        if names and not names & KNOWN:
+            raise StoreForeign(f"{self.root} is not empty and no store: name an empty folder or a store with --store")
+
+    def _take_lock(self) -> None:
+        about = os.fstat(self._lock)
+        self._identity = (about.st_dev, about.st_ino)
+        locked = StoreLocked(f"{self.root} is used by another broker: stop it, or name another folder with --store")
+        if self._identity in _HELD:
+            raise locked
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise locked from None
+            raise
+        _HELD.add(self._identity)

@@ -1,0 +1,41 @@
+"""What the store's face gives back for puts and look-ups."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class PutStatus(IntEnum):
+    PUT_OK = 0
+    MESSAGE_ILLEGAL = 1
+    PROPERTIES_SIZE_EXCEEDED = 2
+    SERVICE_NOT_AVAILABLE = 3
+
+
+class PutRefused(Exception):
+    """Nothing was staged. `field` names what is wrong: "topic", "queueId", "body", "properties", "batch", "disk", "store"."""
+
+    def __init__(self, status: PutStatus, field: str) -> None:
+        super().__init__(f"{status.name}: {field}")
+        self.status = status
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a message was staged. `end` is the physical offset just past it (a batch: past its last record)."""
+
+    physical_offset: int
+    queue_offset: int
+    end: int
+    physical_offsets: tuple[int, ...]
+    """One for each record of a batch; a single message has one."""
+    store_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntry:
+    """One 20-byte entry of a consume queue."""
+
+    physical_offset: int
+    size: int
+    tags_code: int

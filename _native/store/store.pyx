@@ -1,0 +1,454 @@
+"""MessageStore: the one face of an open store folder (see store.pxd). Knows no socket, no asyncio, no clock."""
+
+import os
+import struct
+import threading
+from enum import IntEnum
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from firearrow._native.store.bytes cimport get_i32
+from firearrow._native.store.commitlog cimport CommitLog
+from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.dispatch cimport Dispatch
+from firearrow._native.store.fetch cimport Limits, fetch
+from firearrow._native.store.hash cimport body_crc, index_hash, java_hash_more
+from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.layout cimport (
+    PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6,
+    SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
+)
+from firearrow._native.store.record cimport (
+    RECORD_OK, Message, Properties, RecordView, Text, encode_record, record_bytes, scan_properties,
+)
+
+from firearrow._native.store.batch import items_of
+from firearrow._native.store.checkpoint import Checkpoint
+from firearrow._native.store.commitlog import CommitLog as Log
+from firearrow._native.store.dispatch import is_file_name
+from firearrow._native.store.faults import StoreDamaged, StoreError, StoreForeign, StoreLocked
+from firearrow._native.store.fetch import GetStatus, Got
+from firearrow._native.store.folder import StoreFolder
+from firearrow._native.store.hash import crc32, java_hash
+from firearrow._native.store.keyindex import KeyIndex as Index
+from firearrow._native.store.places import Placed, PutRefused, PutStatus, QueueEntry
+from firearrow._native.store.recover import recover
+
+__all__ = [
+    "GetStatus", "Got", "MessageStore", "Placed", "PutRefused", "PutStatus", "QueueEntry", "StoreDamaged", "StoreError",
+    "StoreForeign", "StoreLocked",
+]
+
+QUEUE_ID_MAX = 65535
+DELAY_LEVELS_MS = tuple(
+    1000 * seconds
+    for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+)
+
+
+def memory_bytes(int percent=40):
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * percent // 100
+
+
+cdef inline Text text_of(bytes data):
+    return Text(at=<const uint8_t *> PyBytes_AS_STRING(data), length=len(data))
+
+
+cdef int illegal(str field) except -1:
+    raise PutRefused(PutStatus.MESSAGE_ILLEGAL, field)
+
+
+cdef class MessageStore:
+    # ---- opening and closing ----
+
+    @staticmethod
+    def open(
+        root, *, commitlog_path=None, segment_bytes=1 << 30, queue_file_bytes=6_000_000, index_enabled=True,
+        index_slots=5_000_000, index_entries=20_000_000, max_message_bytes=4 << 20, check_crc=True, sync_flush=False,
+        delay_levels_ms=DELAY_LEVELS_MS, lmq=False, in_memory_bytes=None, progress=None,
+    ):
+        cdef MessageStore store = MessageStore.__new__(MessageStore)
+        store.root = os.path.abspath(os.fspath(root))
+        store.folder = StoreFolder(store.root)
+        try:
+            store.load(
+                commitlog_path or store.folder.path("commitlog"), segment_bytes, queue_file_bytes, index_enabled, index_slots,
+                index_entries, delay_levels_ms, lmq,
+            )
+            store.max_message_bytes = max_message_bytes
+            store.sync_flush = sync_flush
+            store.lock = threading.Lock()
+            store.in_memory_bytes = memory_bytes() if in_memory_bytes is None else in_memory_bytes
+            store.limits.bytes_in_memory, store.limits.count_in_memory = 262144, 32
+            store.limits.bytes_on_disk, store.limits.count_on_disk = 65536, 8
+            store.limits.filter_bytes = 16000
+            store.recover(check_crc, progress)
+            store.folder.mark_running()
+        except BaseException:
+            store.let_go()
+            raise
+        return store
+
+    def load(self, log_folder, segment_bytes, queue_file_bytes, index_enabled, slots, entries, levels, lmq):
+        self.log = Log.open(log_folder, segment_bytes)
+        if index_enabled:
+            self.index = Index.open(self.folder.path("index"), slots, entries)
+        self.dispatch = Dispatch(self.folder.path("consumequeue"), queue_file_bytes, self.index, levels, lmq)
+        self.dispatch.load()
+        self.checkpoint = Checkpoint.load(self.folder.path("checkpoint"))
+
+    def recover(self, check_crc, progress):
+        clean = not self.folder.was_killed
+        rebuild = bool(self.log.bases) and not self.dispatch.queues
+        if clean and self.log.bases and os.path.exists(self.folder.path("checkpoint")):
+            seal = self.checkpoint.seal(self.folder.path("checkpoint"))
+            rebuild = rebuild or (seal is not None and seal != self.printed())
+        end = recover(
+            self.log, self.dispatch, self.checkpoint, clean=clean, rebuild=rebuild, check_crc=check_crc, progress=progress
+        )
+        self.confirmed = end
+        self.newest_ms = self.flushed_ms = max(self.checkpoint.physic_ms, self.checkpoint.logics_ms)
+
+    def printed(self):
+        """16 bytes that change when a queue or the index is not as it was left."""
+        queues = sorted((topic, number, queue.end_entry) for (topic, number), queue in self.dispatch.queues.items())
+        shape = crc32(repr([queue for queue in queues if queue[2]]).encode())
+        return struct.pack(">IIq", len(queues), shape, -1 if self.index is None else self.index.last[1])
+
+    def close(self):
+        """Everything on disk, checkpoint, `abort` gone, unlocked. Idempotent. OSError leaves `abort` in place."""
+        if self.closed:
+            return
+        try:
+            if not self.broken:
+                self.write()
+                self.sync()
+                self.confirm(self.log.written)
+                with self.lock:
+                    self.log.drop_unused()
+                self.flush_queues(True)
+                self.folder.mark_stopped()
+        finally:
+            self.let_go()
+
+    def abandon(self):
+        self.let_go()
+
+    def let_go(self):
+        self.closed = True
+        if self.dispatch is not None:
+            for queue in self.dispatch.queues.values():
+                queue.close()
+        if self.index is not None:
+            self.index.close()
+        if self.log is not None:
+            self.log.close()
+        self.folder.unlock()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # ---- appending ----
+
+    def put(
+        self, str topic not None, int64_t queue_id, bytes body not None, bytes properties not None, *, int32_t flag,
+        int32_t sys_flag, int64_t born_timestamp, bytes born_host not None, bytes store_host not None,
+        int32_t reconsume_times=0, int64_t prepared_offset=0, int64_t now_ms,
+    ):
+        cdef Message message
+        cdef bytes name = self.checked_topic(topic, queue_id)
+        cdef int64_t end
+        if len(body) > self.max_message_bytes:
+            illegal("body")
+        if len(properties) > PROPERTIES_BYTES_MAX:
+            raise PutRefused(PutStatus.PROPERTIES_SIZE_EXCEEDED, "properties")
+        fill(&message, name, queue_id, sys_flag, born_timestamp, born_host, store_host, reconsume_times, now_ms)
+        message.body, message.properties, message.flag = text_of(body), text_of(properties), flag
+        message.prepared_offset = prepared_offset
+        queue = self.dispatch.queue_of(name, <int32_t> queue_id, True) if is_queued(sys_flag) else None
+        self.check_fits(record_bytes(&message))
+        end = self.stage(&message, queue, name)
+        offset = message.physical_offset
+        return Placed(offset, message.queue_offset, end, (offset,), now_ms)
+
+    def put_batch(
+        self, str topic not None, int64_t queue_id, bytes items not None, *, int32_t sys_flag, int64_t born_timestamp,
+        bytes born_host not None, bytes store_host not None, int32_t reconsume_times=0, int64_t now_ms,
+    ):
+        cdef Message message
+        cdef bytes name = self.checked_topic(topic, queue_id)
+        cdef int64_t end = 0, first = -1, total = 0
+        if len(items) > self.max_message_bytes or sys_flag & SYS_TRANSACTION:
+            illegal("batch")
+        parts = items_of(items)
+        fill(&message, name, queue_id, sys_flag, born_timestamp, born_host, store_host, reconsume_times, now_ms)
+        message.prepared_offset = 0
+        for flag, body, properties in parts:
+            message.body.length, message.properties.length = len(body), len(properties)
+            total += record_bytes(&message)
+        self.check_fits(total)
+        self.log.keep_together(total)
+        queue = self.dispatch.queue_of(name, <int32_t> queue_id, True)
+        mark = self.dispatch.staged_count, self.dispatch.hashes_count, self.log.staging_bytes
+        places = []
+        for flag, body, properties in parts:
+            message.flag, message.body, message.properties = flag, text_of(body), text_of(properties)
+            try:
+                end = self.stage(&message, queue, name)
+            except BaseException:
+                self.take_back(mark, queue)
+                raise
+            first = message.queue_offset if first < 0 else first
+            places.append(message.physical_offset)
+        return Placed(places[0], first, end, tuple(places), now_ms)
+
+    cdef int64_t stage(self, Message *message, object queue, bytes topic) except -1:
+        """Promise the places, encode the record into the staging; the physical offset behind it."""
+        cdef Properties properties
+        cdef int64_t size = record_bytes(message), physical = self.log.next_place(size)
+        cdef uint8_t *to
+        message.queue_offset = (<ConsumeQueue> queue).next_entry if queue is not None else 0
+        message.physical_offset = physical
+        message.crc = body_crc(message.body.at, message.body.length)
+        scan_properties(&message.properties, &properties)
+        try:
+            self.dispatch.stage(queue, &message.topic, &properties, physical, <int32_t> size, message.store_time)
+        except OSError:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk") from None
+        to = self.log.place(size, &physical)
+        encode_record(message, size, to)
+        self.newest_ms = max(self.newest_ms, message.store_time)
+        return physical + size
+
+    def checked_topic(self, str topic, int64_t queue_id):
+        """The topic's bytes. PutRefused."""
+        cdef bytes name = topic.encode("utf-8", "replace")
+        if self.broken or self.closed:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "store")
+        if not is_file_name(name) or len(name) > TOPIC_BYTES_MAX:
+            illegal("topic")
+        if len(name) > TOPIC_V1_BYTES_MAX and not name.startswith(b"%RETRY%"):
+            illegal("topic")
+        if not 0 <= queue_id <= QUEUE_ID_MAX:
+            illegal("queueId")
+        return name
+
+    def check_fits(self, int64_t size):
+        if size > self.max_message_bytes + RECORD_OVER_BODY_BYTES or size + RECORD_END_BYTES > self.log.segment_bytes:
+            illegal("body")
+
+    def take_back(self, mark, ConsumeQueue queue):
+        """A batch that failed half way leaves nothing staged."""
+        staged, hashes, staging = mark
+        queue.next_entry -= self.dispatch.staged_count - staged
+        self.dispatch.staged_count, self.dispatch.hashes_count, self.log.staging_bytes = staged, hashes, staging
+
+    def write(self):
+        """See store.pyi. A queue or index that fails behind the log's write stops the store: the next open rebuilds it."""
+        if self.log.staging_bytes == 0:
+            return self.log.written
+        try:
+            self.log.write()
+        except OSError:
+            self.dispatch.drop_staged()
+            raise
+        except StoreDamaged:
+            self.dispatch.drop_staged()
+            self.broken = True
+            raise
+        try:
+            self.dispatch.apply(not self.sync_flush)
+        except BaseException:
+            self.broken = True
+            raise
+        if not self.sync_flush:
+            self.confirmed = self.log.written
+        return self.log.written
+
+    def sync(self):
+        try:
+            return self.log.sync(self.log.written)
+        except OSError:
+            self.broken = True
+            raise
+
+    def confirm(self, int64_t physical_offset):
+        if physical_offset > self.confirmed:
+            self.confirmed = min(physical_offset, self.log.written)
+            self.dispatch.confirm(self.confirmed)
+
+    def flush_queues(self, bint seal=False):
+        newest, written = self.newest_ms, self.log.written
+        with self.lock:
+            if written > self.log.flushed:
+                self.sync()
+            for queue in list(self.dispatch.queues.values()):
+                queue.sync()
+            if self.index is not None:
+                self.index.sync()
+            self.checkpoint = Checkpoint(
+                newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
+                max(written - 1, 0),
+            )
+            self.checkpoint.save(self.folder.path("checkpoint"), self.printed() if seal else None)
+
+    def prepare(self):
+        self.log.prepare()
+
+    @property
+    def staged_bytes(self):
+        return self.log.staging_bytes
+
+    @property
+    def written(self):
+        return self.log.written
+
+    @property
+    def flushed(self):
+        return self.log.flushed
+
+    @property
+    def min_physical(self):
+        return self.log.min_offset
+
+    @property
+    def writable(self):
+        return not self.broken and not self.closed
+
+    # ---- limits, set by the broker's options ----
+
+    @property
+    def in_memory_bytes(self):
+        return self.limits.in_memory_bytes
+
+    @in_memory_bytes.setter
+    def in_memory_bytes(self, int64_t value):
+        self.limits.in_memory_bytes = value
+
+    def set_limits(self, *, int64_t bytes_in_memory, int64_t count_in_memory, int64_t bytes_on_disk, int64_t count_on_disk, int64_t filter_bytes):
+        """What one `get` may give and examine."""
+        self.limits.bytes_in_memory, self.limits.count_in_memory = bytes_in_memory, count_in_memory
+        self.limits.bytes_on_disk, self.limits.count_on_disk = bytes_on_disk, count_on_disk
+        self.limits.filter_bytes = filter_bytes
+
+    # ---- reading ----
+
+    cdef ConsumeQueue queue(self, str topic, int64_t queue_id):
+        if not 0 <= queue_id <= QUEUE_ID_MAX:
+            return None
+        return self.dispatch.queue_of(topic.encode("utf-8", "replace"), <int32_t> queue_id, False)
+
+    def get(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t max_count, int64_t max_bytes=134217728, tags=None, accept=None):
+        return fetch(self.log, self.queue(topic, queue_id), &self.limits, queue_offset, max_count, max_bytes, tags, accept)
+
+    def min_offset(self, str topic not None, int64_t queue_id):
+        queue = self.queue(topic, queue_id)
+        return 0 if queue is None else queue.min_entry
+
+    def max_offset(self, str topic not None, int64_t queue_id):
+        queue = self.queue(topic, queue_id)
+        return 0 if queue is None else queue.visible
+
+    def store_time(self, str topic not None, int64_t queue_id, int64_t queue_offset):
+        queue = self.queue(topic, queue_id)
+        return -1 if queue is None else queue.store_time(self.log, queue_offset)
+
+    def offset_by_time(self, str topic not None, int64_t queue_id, int64_t timestamp_ms, bint upper=False):
+        queue = self.queue(topic, queue_id)
+        return 0 if queue is None else queue.offset_by_time(self.log, timestamp_ms, upper)
+
+    def entries(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t count):
+        queue = self.queue(topic, queue_id)
+        return [] if queue is None else [QueueEntry(*entry) for entry in queue.entries(queue_offset, count)]
+
+    def record_at(self, int64_t physical_offset):
+        cdef RecordView view
+        cdef int64_t available = 0
+        cdef const uint8_t *at
+        if not self.log.min_offset <= physical_offset < self.confirmed:
+            return None
+        if self.log.look(physical_offset, False, &view) != RECORD_OK or view.physical_offset != physical_offset:
+            return None
+        if physical_offset + view.size > self.confirmed:
+            return None
+        at = self.log.bytes_at(physical_offset, &available)
+        return (<const char *> at)[:view.size]
+
+    def query(self, str topic not None, str key not None, int64_t max_count, int64_t begin_ms, int64_t end_ms, bint tag=False):
+        if self.index is None:
+            return [], 0, 0
+        last_ms, last_physical = self.index.last
+        text = f"{topic}#T#{key}" if tag else f"{topic}#{key}"
+        found = self.index.search(index_hash(java_hash(text)), begin_ms, end_ms, max_count)
+        records = [self.record_at(physical) for physical in sorted(set(found))]
+        return [record for record in records if record is not None], last_ms, last_physical
+
+    def is_near_end(self, int64_t physical_offset):
+        return self.log.written - physical_offset <= self.limits.in_memory_bytes
+
+    def earliest_store_time(self):
+        cdef RecordView view
+        if not self.log.bases or self.log.look(self.log.min_offset, False, &view) != RECORD_OK:
+            return -1
+        return view.store_time
+
+    # ---- house keeping ----
+
+    def queues(self):
+        return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
+
+    def drop_topic(self, str topic not None):
+        self.write()
+        with self.lock:
+            return self.dispatch.forget(topic.encode("utf-8", "replace"))
+
+    def clean_queues(self):
+        """How many files went."""
+        cdef ConsumeQueue queue
+        cdef int count = 0
+        with self.lock:
+            for queue in list(self.dispatch.queues.values()):
+                queue.correct_min(self.log.min_offset)
+                count += queue.drop_old_files()
+            if self.index is not None:
+                count += self.index.drop_below(self.log.min_offset)
+        return count
+
+    def drop_segments(self, *, int64_t older_than_ms, int64_t now_ms, bint force=False, int64_t at_most=10):
+        dropped = 0
+        while dropped < at_most and len(self.log.bases) > 1 and self.log.bases[1] <= self.confirmed:
+            if not force and self.log.first_modified_ms() + older_than_ms > now_ms:
+                break
+            with self.lock:
+                self.log.drop_first()
+            dropped += 1
+        if dropped:
+            self.clean_queues()
+        return dropped
+
+
+cdef bint is_queued(int32_t sys_flag):
+    return sys_flag & SYS_TRANSACTION != SYS_PREPARED and sys_flag & SYS_TRANSACTION != SYS_ROLLBACK
+
+
+cdef int fill(
+    Message *message, bytes topic, int64_t queue_id, int32_t sys_flag, int64_t born_ms, bytes born_host, bytes store_host,
+    int32_t reconsume_times, int64_t now_ms,
+) except -1:
+    """What all records of a put share. Hosts of a wrong length are the caller's mistake."""
+    if len(born_host) not in (8, 20) or len(store_host) not in (8, 20):
+        raise ValueError("a host is 4 or 16 address bytes and 4 bytes of port")
+    message.topic, message.born_host, message.store_host = text_of(topic), text_of(born_host), text_of(store_host)
+    message.queue_id = <int32_t> queue_id
+    message.sys_flag = sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6)
+    if len(born_host) == 20:
+        message.sys_flag |= SYS_BORN_V6
+    if len(store_host) == 20:
+        message.sys_flag |= SYS_STORE_V6
+    message.born_time, message.store_time = born_ms, now_ms
+    message.reconsume_times = reconsume_times
+    return 0
