@@ -52,6 +52,8 @@ class ClientsHandler:
             heartbeat = Heartbeat.read(request.body)
         except ValueError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error}") from None
+        if peer.closed:
+            return None  # nobody would take it off the table again
         self._watch(peer)
         work = self._register(heartbeat, request, peer)
         if heartbeat.size > SLICE:

@@ -272,6 +272,14 @@ def test_a_large_heartbeat_of_a_closed_connection_registers_nothing() -> None:
     assert peer.replies == []
 
 
+def test_a_heartbeat_of_a_closed_connection_registers_nothing() -> None:
+    room, peer = Room(), RecordedPeer()
+    peer.close()
+    room.dispatch(RemotingCommand(34, {}, beat(consumer("G", "T"), producers=("P",))), peer)
+    assert room.table.consumer_group("G") is None
+    assert room.table.producers("P") == []
+
+
 def test_silent_clients_are_closed_after_their_time() -> None:
     room, one, two = Room(), RecordedPeer(), RecordedPeer()
     alive(room, beat(consumer("G", "T")), one)

@@ -1,0 +1,78 @@
+"""The same handlers over the real store: what was stored is where they say it is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.handlers.offsets import OffsetsHandler
+from firearrow.broker.handlers.queues import QueuesHandler
+from firearrow.broker.tables.topics import TopicConfig
+from tests.broker.handlers.room import Room
+
+HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    with MessageStore.open(tmp_path, segment_bytes=1 << 20, queue_file_bytes=2000) as store:
+        for now_ms in (1000, 2000, 3000):
+            store.put(
+                "T",
+                1,
+                b"body",
+                b"",
+                flag=0,
+                sys_flag=0,
+                born_timestamp=now_ms,
+                born_host=HOST,
+                store_host=HOST,
+                now_ms=now_ms,
+            )
+        store.write()
+        yield store
+
+
+@pytest.fixture
+def room(store: MessageStore) -> Room:
+    room = Room()
+    room.topics.update(TopicConfig("T", 4, 4))
+    room.groups.find("G")
+    room.serve(
+        OffsetsHandler(room.offsets, room.topics, room.groups, store, room.config), QueuesHandler(store)
+    )
+    return room
+
+
+@pytest.mark.parametrize(
+    ("code", "queue_id", "more", "ext"),
+    [
+        (30, 1, {}, {"offset": "3"}),
+        (31, 1, {}, {"offset": "0"}),
+        (32, 1, {}, {"timestamp": "1000"}),
+        (29, 1, {"timestamp": 1500}, {"offset": "1"}),
+        (29, 1, {"timestamp": 9999}, {"offset": "3"}),
+        (29, 1, {"timestamp": 9999, "boundaryType": "UPPER"}, {"offset": "2"}),
+        (30, 0, {}, {"offset": "0"}),
+        (32, 0, {}, {"timestamp": "-1"}),
+        (30, 65535, {}, {"offset": "0"}),
+    ],
+)
+def test_queues(room: Room, code: int, queue_id: int, more: dict[str, object], ext: dict[str, str]) -> None:
+    answer = room.ask(code, {"topic": "T", "queueId": queue_id} | more)
+    assert (answer.code, answer.ext) == (0, ext)
+
+
+def test_a_new_group_begins_at_zero_where_messages_are_and_nowhere_else(room: Room) -> None:
+    pair: dict[str, object] = {"consumerGroup": "G", "topic": "T"}
+    assert room.ask(14, pair | {"queueId": 1}).ext == {"offset": "0"}
+    assert room.ask(14, pair | {"queueId": 0}).code == 22
+    assert room.ask(14, pair | {"queueId": 1, "setZeroIfNotFound": "false"}).code == 22
+
+
+def test_asking_makes_no_queue(room: Room, store: MessageStore) -> None:
+    before = sorted(store.queues())
+    for code in (14, 29, 30, 31, 32):
+        room.ask(code, {"consumerGroup": "G", "topic": "U", "queueId": 7, "timestamp": 0})
+    assert sorted(store.queues()) == before
