@@ -22,6 +22,13 @@ def offset_id(store_host: bytes, physical_offset: int) -> str:
     return (store_host + struct.pack(">q", physical_offset)).hex().upper()
 
 
+def offset_of(message_id: str) -> int:
+    """The physical offset that an offset id names. ValueError when it is none."""
+    if len(message_id) not in (32, 56):
+        raise ValueError(f"{len(message_id)} characters, not 32 or 56")
+    return int.from_bytes(bytes.fromhex(message_id)[-8:], signed=True)
+
+
 class UniqueIds:
     """Java's form: address 4, process 2, maker 4, milliseconds since the month began 4, counter 2 bytes; in hex."""
 

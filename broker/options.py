@@ -94,6 +94,17 @@ class Options:
     frame_bytes_max: int = _option(16 << 20, "com.rocketmq.remoting.frameMaxLength", low=1 << 16, high=16 << 20)
 
     @property
+    def delay_levels_ms(self) -> tuple[int, ...]:
+        """Of `messageDelayLevel`: numbers with a unit s, m, h or d. ValueError names what is wrong."""
+        units = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+        levels = []
+        for word in self.delay_levels.split():
+            if word[-1] not in units or not word[:-1].isdecimal():
+                raise ValueError(f"messageDelayLevel: {word!r} is no number with a unit s, m, h or d")
+            levels.append(int(word[:-1]) * units[word[-1]])
+        return tuple(levels)
+
+    @property
     def sync_flush(self) -> bool:
         return self.flush_disk_type == "SYNC_FLUSH"
 
@@ -123,6 +134,8 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         if not low <= number <= high:
             raise ValueError(f"{key} must be {low} to {high}, not {number}")
         return number
+    if key == "messageDelayLevel":
+        _ = Options(delay_levels=text).delay_levels_ms
     if key == "flushDiskType" and text not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
         raise ValueError(f"flushDiskType must be ASYNC_FLUSH or SYNC_FLUSH, not {text[:64]!r}")
     return text

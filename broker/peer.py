@@ -19,6 +19,9 @@ class Peer(Protocol):
 
     @property
     def closed(self) -> bool: ...
+    @property
+    def congested(self) -> bool:
+        """The peer does not read what it is sent."""
 
     def reply(self, answer: RemotingCommand) -> None:
         """Send an answer; answers of one turn leave together."""

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.conn import Conn
@@ -115,8 +115,13 @@ class Server:
         _, connection = await self.loop.create_connection(lambda: Connection(self, receive), host, port)
         return connection
 
+    async def connect(self, host: str, port: int) -> Connection:
+        """A connection of ours to another server. OSError."""
+        _, connection = await self.loop.create_connection(lambda: Connection(self, _refuse), host, port)
+        return connection
+
     @property
-    def connections(self) -> Iterable[Connection]:
+    def connections(self) -> Collection[Connection]:
         return self._connections
 
     def joined(self, connection: Connection) -> None:
@@ -125,10 +130,18 @@ class Server:
     def left(self, connection: Connection) -> None:
         self._connections.discard(connection)
 
-    def stop_listening(self) -> None:
-        for listener in self._listeners:
-            listener.close()
-        self._listeners.clear()
+    def stop_listening(self, address: Address | None = None) -> None:
+        """Accept nobody at this address, or at any."""
+        for listener in list(self._listeners):
+            if address is None or listener.sockets[0].getsockname()[:2] == address:
+                listener.close()
+                self._listeners.remove(listener)
+
+    def stop_reading(self) -> None:
+        """Accept nobody and take no more requests."""
+        self.stop_listening()
+        for connection in self._connections:
+            connection.stop_reading()
 
     async def close(self, within_s: float) -> None:
         """Let queued answers leave, then close every connection; what is still there after `within_s` is cut."""
@@ -150,6 +163,12 @@ class Server:
         for connection in [c for c in self._connections if c.last_seen < oldest]:
             connection.abort()
         self._sweep = self.loop.call_later(min(self._idle_s, 5), self._close_idle)
+
+
+def _refuse(request: RemotingCommand, peer: Peer) -> None:
+    """What a name server asks of us on a connection of ours."""
+    if not request.is_oneway:
+        peer.reply(request.answer(3, f" request type {request.code} not supported"))
 
 
 def _listen_fault(host: str, port: int, error: OSError) -> str:

@@ -23,6 +23,7 @@ cdef class Conn:
     cdef Py_ssize_t high_water
     cdef readonly bint closed
     cdef bint writing_paused
+    cdef bint deaf
     cdef bint flush_planned
     cdef bint resume_planned
     cdef bint reading_paused

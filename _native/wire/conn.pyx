@@ -65,6 +65,11 @@ cdef class Conn:
             self.flush()
             self.transport.close()
 
+    def stop_reading(self):
+        """Take no more requests; answers still go out."""
+        self.deaf = True
+        self.balance(False)
+
     def abort(self):
         if self.transport is not None:
             self.transport.abort()
@@ -124,7 +129,7 @@ cdef class Conn:
         cdef Py_ssize_t taken = 0
         cdef int status = 1
         cdef int frames = 0
-        while frames < FRAMES_A_TURN and not self.writing_paused and self.answer_bytes < self.high_water:
+        while frames < FRAMES_A_TURN and not self.writing_paused and not self.deaf and self.answer_bytes < self.high_water:
             status = next_frame(at + taken, available - taken, self.frame_bytes_max, &frame)
             if status == FRAME_PARTIAL:
                 break
@@ -165,7 +170,7 @@ cdef class Conn:
 
     cdef int balance(self, bint more) except -1:
         """Read on, or not; come back for whole frames that wait in `rest` when this turn had enough of them."""
-        cdef bint pause = self.writing_paused or more
+        cdef bint pause = self.writing_paused or more or self.deaf
         if self.closed or self.transport is None or self.transport.is_closing():
             return 0
         if pause != self.reading_paused:
@@ -174,7 +179,7 @@ cdef class Conn:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
-        if more and not self.writing_paused and not self.resume_planned:
+        if more and not self.writing_paused and not self.deaf and not self.resume_planned:
             self.resume_planned = True
             self.loop.call_soon(self.go_on)
         return 0

@@ -1,26 +1,32 @@
-"""VIEW_MESSAGE_BY_ID (33) and QUERY_MESSAGE (12): records found by place or by key."""
+"""VIEW_MESSAGE_BY_ID (33), QUERY_MESSAGE (12), QUERY_CONSUME_QUEUE (321): records and queue entries found by place or key."""
 
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker import fastjson
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.tables.clients import ClientTable
 
+ENTRIES_MAX = 10_000
+"""Queue entries in one answer."""
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 BODY_BYTES_MAX = 8 << 20
 """An answer stays well below a frame's limit; what does not fit is left out, newest first."""
 
 
 class QueryHandler:
-    def __init__(self, store: MessageStore, config: Config) -> None:
+    def __init__(self, store: MessageStore, clients: ClientTable, config: Config) -> None:
         self._store = store
+        self._clients = clients
         self._config = config
 
     def routes(self) -> Routes:
         return {
             RequestCode.VIEW_MESSAGE_BY_ID: self.view_message,
             RequestCode.QUERY_MESSAGE: self.query_message,
+            RequestCode.QUERY_CONSUME_QUEUE: self.query_consume_queue,
         }
 
     def view_message(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -48,6 +54,30 @@ class QueryHandler:
             remark = "can not find message, maybe time range not correct"
             return request.answer(ResponseCode.QUERY_NOT_FOUND, remark, ext)
         return request.answer(ext=ext, body=b"".join(_within(records, BODY_BYTES_MAX)))
+
+    def query_consume_queue(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        """Entries of a queue as they stand there; with the subscription of a group, if one is named."""
+        topic, queue_id = request.text("topic"), request.integer("queueId", 32)
+        index, count = request.integer("index"), request.integer("count", 32)
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        if high == 0:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        if not low <= index < high:
+            return request.answer(remark=f"Index {index} of queue {queue_id}@{topic} is not in [{low}, {high})")
+        entries = self._store.entries(topic, queue_id, index, min(max(count, 0), ENTRIES_MAX))
+        body: dict[str, object] = {
+            "maxQueueIndex": high,
+            "minQueueIndex": low,
+            "queueData": [
+                {"eval": False, "physicOffset": e.physical_offset, "physicSize": e.size, "tagsCode": e.tags_code}
+                for e in entries
+            ],
+        }
+        group = request.text_or("consumerGroup", "")
+        subscription = self._clients.subscription(group, topic) if group else None
+        if subscription is not None:
+            body |= {"filterData": "null", "subscriptionData": subscription.to_object()}
+        return request.answer(remark="not set any response code", body=fastjson.dumps(body))
 
 
 def _within(records: list[bytes], bytes_max: int) -> list[bytes]:

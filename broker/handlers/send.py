@@ -18,7 +18,7 @@ from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.services.turn import Turn
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
-from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicTable
 
 V1 = {
     "topic": "topic", "default": "defaultTopic", "default_queues": "defaultTopicQueueNums", "queue": "queueId",
@@ -29,6 +29,17 @@ V2 = dict(zip(V1, "bcdefghijkma", strict=True))
 
 COMPRESSED, MULTI_TAGS, TRANSACTION_BITS, COMPRESSION_BITS = 0x1, 0x2, 0xC, 0x700
 SYS_FLAG_KEPT = COMPRESSED | MULTI_TAGS | COMPRESSION_BITS
+
+NOT_SENDABLE = frozenset(
+    (
+        names.SCHEDULE_TOPIC,
+        names.HALF_TOPIC,
+        names.OP_HALF_TOPIC,
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        names.SELF_TEST_TOPIC,
+        names.OFFSET_MOVED_TOPIC,
+    )
+)
 
 LATER = {
     "DELAY": "delayed messages",
@@ -117,7 +128,7 @@ class SendHandler:
         marks = {"MSG_REGION": options.region_id, "TRACE_ON": "true" if options.trace_on else "false"}
         try:
             topic = self._checked(message, peer)
-            queue_id = message.queue_id if message.queue_id >= 0 else random.randrange(max(topic.write_queue_nums, 1))
+            queue_id = message.queue_id if message.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
             if message.batch:
                 self._put_batch(request, peer, message, topic, queue_id, marks)
             else:
@@ -131,31 +142,42 @@ class SendHandler:
             raise Refusal(*self._put_fault(refused), marks) from None
 
     def _checked(self, message: SendRequest, peer: Peer) -> TopicConfig:
+        """The topic to store in, made if need be; the checks stand in Apache's order."""
         options = self._config.options
         if self._clock.now_ms() < options.accept_sends_from_ms:
             remark = f"broker unable to service, until {options.accept_sends_from_ms}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        names.check_topic_name(message.topic)
-        if message.topic in names.NOT_SENDABLE:
+        topic = self._topics.get(message.topic)
+        if topic is not None and topic.order and not options.broker_permission & names.PERM_WRITE:
+            ip = options.broker_ip or peer.local[0]
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
+        fault = names.topic_fault(message.topic)
+        if fault is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
+        if message.topic in NOT_SENDABLE:
             raise Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{message.topic}] is forbidden.")
         if message.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
             raise _later("retries and dead letters")
-        topic = self._topics.get(message.topic)
-        if topic is not None and topic.order and not options.broker_permission & 2:
-            ip = options.broker_ip or peer.local[0]
-            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
-        if topic is None:
+        if message.sys_flag & TRANSACTION_BITS:
+            raise _later("transactions")
+        topic = topic or self._created(message)
+        if message.queue_id >= max(topic.read_queues, topic.write_queues):
+            producer = f"Producer: {peer.remote[0]}:{peer.remote[1]}"
+            remark = f"request queueId[{message.queue_id}] is illegal, {_described(topic)} {producer}"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return topic
+
+    def _created(self, message: SendRequest) -> TopicConfig:
+        sys_flag = names.UNIT_FLAG if message.unit_mode else 0
+        try:
             topic = self._topics.create_by_send(
-                message.topic, message.default_topic, message.default_queues, message.unit_mode
+                message.topic, message.default_topic, message.default_queues, sys_flag
             )
+        except TopicRefused as refused:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, str(refused)) from None
         if topic is None:
             remark = f"topic[{message.topic}] not exist, apply first please!"
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
-        if message.queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
-            remark = f"request queueId[{message.queue_id}] is illegal, {topic.describe()} Producer: {peer.remote[0]}:{peer.remote[1]}"
-            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if message.sys_flag & TRANSACTION_BITS:
-            raise _later("transactions")
         return topic
 
     def _put(
@@ -240,8 +262,22 @@ class SendHandler:
         )
 
 
+def _described(topic: TopicConfig) -> str:
+    """The topic as Java prints it."""
+    perm = "".join(
+        letter if topic.perm & bit else "-"
+        for letter, bit in (("R", names.PERM_READ), ("W", names.PERM_WRITE), ("X", names.PERM_INHERIT))
+    )
+    attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
+    return (
+        f"TopicConfig [topicName={topic.name}, readQueueNums={topic.read_queues}, writeQueueNums={topic.write_queues}, "
+        f"perm={perm}, topicFilterType={topic.filter_type}, topicSysFlag={topic.sys_flag}, "
+        f"order={str(topic.order).lower()}, attributes={{{attributes}}}]"
+    )
+
+
 def _kept(sys_flag: int, topic: TopicConfig) -> int:
-    multi = MULTI_TAGS if topic.topic_filter_type == "MULTI_TAG" else 0
+    multi = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
     return sys_flag & SYS_FLAG_KEPT | multi
 
 

@@ -1,0 +1,431 @@
+"""App: the composition root. Builds every part of the broker, starts and stops them in order; holds no logic of its own.
+
+Start: lock and recover the store → load the tables → services → listeners → register → ready.
+Stop: take no more → answer what waits → write and sync → say goodbye → files → clean mark.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from firearrow._native.store.store import MessageStore, StoreError, memory_bytes
+from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.clock import SystemClock
+from firearrow.broker.config import Config
+from firearrow.broker.dispatch import Dispatch
+from firearrow.broker.errors import StartError
+from firearrow.broker.handlers.cleaning import CleaningHandler
+from firearrow.broker.handlers.clients import ClientsHandler
+from firearrow.broker.handlers.consumers import ConsumersHandler
+from firearrow.broker.handlers.groups import GroupsHandler
+from firearrow.broker.handlers.inspection import InspectionHandler
+from firearrow.broker.handlers.kv import KvHandler
+from firearrow.broker.handlers.locks import LocksHandler
+from firearrow.broker.handlers.naming import NamingHandler
+from firearrow.broker.handlers.naming_admin import NamingAdminHandler
+from firearrow.broker.handlers.offsets import OffsetsHandler
+from firearrow.broker.handlers.producers import ProducersHandler
+from firearrow.broker.handlers.progress import ProgressHandler
+from firearrow.broker.handlers.pull import PullHandler
+from firearrow.broker.handlers.query import QueryHandler
+from firearrow.broker.handlers.queues import QueuesHandler
+from firearrow.broker.handlers.registration import RegistrationHandler
+from firearrow.broker.handlers.resets import ResetsHandler
+from firearrow.broker.handlers.send import SendHandler
+from firearrow.broker.handlers.topics import TopicsHandler
+from firearrow.broker.messageids import host_bytes
+from firearrow.broker.options import Options
+from firearrow.broker.peer import Address, Routes
+from firearrow.broker.server import Server
+from firearrow.broker.services.flusher import Flusher
+from firearrow.broker.services.holds import Holds
+from firearrow.broker.services.periodic import Periodic
+from firearrow.broker.services.registrar import Registrar, addresses
+from firearrow.broker.services.sampler import Sampler
+from firearrow.broker.services.saver import Saver
+from firearrow.broker.services.turn import Queue, Turn
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables.announcement import Identity
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.files import ConfigFile
+from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.kv import KvTable
+from firearrow.broker.tables.locks import RebalanceLocks
+from firearrow.broker.tables.naming_options import NamingOptions
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.routes import RouteTable
+from firearrow.broker.tables.topics import TopicTable
+
+log = logging.getLogger("firearrow.app")
+
+STOP_S = 1.0
+ROUTES_SWEEP_S, CLIENTS_SWEEP_S, TURN_SWEEP_S = 5, 10, 1
+VIP_BELOW = 2
+VIP_TRIES = 50
+NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+
+
+class App:
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, naming: Address | None) -> None:
+        self._loop = loop
+        self._config = config
+        self._naming_listen = naming
+        self._clock = SystemClock()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT. StartError when it cannot."""
+        try:
+            await self._start()
+            _stop_on_signals(self._loop, self._stopping)
+            print(self._ready(), flush=True)
+            await self._stopping.wait()
+        finally:
+            await self._stop()
+
+    async def _start(self) -> None:
+        options = self._config.options
+        self._server = Server(self._loop, idle_s=options.idle_s, frame_bytes_max=options.frame_bytes_max)
+        self._store = _open_store(options)
+        self._make_tables(options)
+        self._load_tables(Path(options.store_root) / "config")
+        self._make_services(options)
+        await self._listen(options)
+        self._registrar.start()
+        self._repeat()
+        gc.collect()
+        gc.freeze()
+
+    # ---- parts ----
+
+    def _make_tables(self, options: Options) -> None:
+        clock = self._clock
+        self._topics = TopicTable(
+            clock,
+            cluster=options.cluster_name,
+            broker=options.broker_name,
+            auto_create=options.auto_create_topics,
+            default_queues=options.default_queues,
+            cluster_topic=options.cluster_topic,
+            broker_topic=options.broker_topic,
+            trace_topic=options.trace_topic,
+            trace_topic_name=options.trace_topic_name,
+            timer_topic=options.timer_topic,
+            revive_queues=options.revive_queues,
+            topics_max=options.topics_max,
+            queues_max=options.topic_queues_max,
+            changed=self._topics_changed,
+        )
+        self._groups = GroupTable(
+            clock, auto_create=options.auto_create_groups, changed=lambda _: self._saver.soon("groups")
+        )
+        self._offsets = ConsumerOffsets(
+            clock,
+            version_step=options.offsets_version_step,
+            changed=lambda _: self._saver.changed("offsets"),
+        )
+        self._clients = ClientTable(
+            clock,
+            channel_expired_ms=options.channel_expired_ms,
+            subscription_expired_ms=options.subscription_expired_ms,
+        )
+        self._locks = RebalanceLocks(clock)
+        self._routes = RouteTable(clock)
+        self._kv = KvTable(lambda: self._saver.soon("kv"))
+        self._naming_options = NamingOptions()
+        self._stats = Stats(options.cluster_name, clock.now_ms())
+
+    def _load_tables(self, folder: Path) -> None:
+        self._saver = Saver(self._loop)
+        offsets_name = "lmqConsumerOffset.json" if self._config.options.lmq else "consumerOffset.json"
+        for name, file_name, table in (
+            ("topics", "topics.json", self._topics),
+            ("groups", "subscriptionGroup.json", self._groups),
+            ("offsets", offsets_name, self._offsets),
+            ("kv", "kvConfig.json", self._kv),
+        ):
+            file = ConfigFile(folder / file_name)
+            if not file.load(table.load) and name != "kv":
+                file.write(table.to_json())
+            self._saver.add(name, lambda file=file, table=table: file.write(table.to_json()))  # type: ignore[misc]
+        self._saver.every("offsets", lambda: self._config.options.offsets_save_ms)
+
+    def _make_services(self, options: Options) -> None:
+        self._holds = Holds(self._loop, self._clock, lambda: self._config.options.held_pulls_max)
+        self._flusher = Flusher(
+            self._loop,
+            self._store,
+            sync_flush=options.sync_flush,
+            interval_ms=lambda: self._config.options.flush_interval_ms,
+            queue_interval_ms=lambda: self._config.options.queue_flush_interval_ms,
+            synced=lambda offset: self._turn.synced(offset),
+            failed=lambda error: self._turn.sync_failed(_disk_fault(error)),
+        )
+        self._turn = Turn(
+            self._loop,
+            self._store,
+            self._clock,
+            sync_flush=options.sync_flush,
+            sync_timeout_ms=options.sync_flush_timeout_ms,
+            news=self._news,
+            sync_soon=self._flusher.soon,
+            full=_disk_fault,
+        )
+        self._flusher.start()
+        self._config.listen(self._set_limits)
+
+    def _broker_routes(self, store_host: bytes) -> list[Routes]:
+        store, config, clock, stats = self._store, self._config, self._clock, self._stats
+        topics, groups, offsets, clients = self._topics, self._groups, self._offsets, self._clients
+        handlers = (
+            SendHandler(store, self._turn, topics, config, clock, stats, store_host),
+            PullHandler(store, topics, groups, offsets, clients, self._holds, config, clock, stats),
+            QueryHandler(store, clients, config),
+            ClientsHandler(clients, groups, topics, config, clock),
+            OffsetsHandler(offsets, topics, groups, store, config),
+            QueuesHandler(store),
+            LocksHandler(self._locks),
+            TopicsHandler(topics, offsets, store, stats=stats, config=config, clock=clock),
+            CleaningHandler(store, topics, clock),
+            GroupsHandler(groups, offsets, config),
+            ResetsHandler(offsets, topics, groups, clients, store=store, config=config),
+            ConsumersHandler(store, topics, offsets, clients, config),
+            ProducersHandler(clients, clock),
+            ProgressHandler(store, topics, groups, offsets, clients, config, clock, stats),
+            InspectionHandler(store, config, stats, clock),
+        )
+        return [handler.routes() for handler in handlers]
+
+    # ---- listening ----
+
+    async def _listen(self, options: Options) -> None:
+        naming: list[Routes] = []
+        if self._naming_listen is not None:
+            naming = naming_routes(self._routes, self._kv, self._naming_options, self._clock)
+            self._naming = await self._server.listen(*self._naming_listen, Dispatch(naming))
+        host = options.broker_ip or _own_address(options.bind_address)
+        holder: list[Dispatch] = []
+        address, vip = await self._listen_with_vip(options, holder)
+        self._address = address
+        self._dispatch = Dispatch([*self._broker_routes(host_bytes(host, address[1])), *naming])
+        holder += [self._dispatch, self._dispatch.without(NOT_ON_VIP)]
+        log.info("broker on %s:%d, VIP port %d", *address, vip)
+        bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
+        identity = Identity(
+            options.cluster_name, options.broker_name, options.broker_ip, address[1], bound=bound
+        )
+        embedded = self._naming_listen is not None
+        self._registrar = Registrar(
+            identity,
+            self._topics,
+            permission=lambda: self._config.options.broker_permission,
+            own=(self._routes, self._kv) if embedded else None,
+            others=addresses(options.name_servers, self._naming if embedded else None),
+            connect=self._server.connect,
+            period_ms=options.register_period_ms,
+        )
+
+    async def _listen_with_vip(self, options: Options, dispatches: list[Dispatch]) -> tuple[Address, int]:
+        """The broker's port, and two below it the port that old Java clients send to. Port 0 finds a free pair."""
+        tries = VIP_TRIES if options.listen_port == 0 else 1
+        for left in range(tries, 0, -1):
+            address = await self._server.listen(
+                options.bind_address, options.listen_port, lambda request, peer: dispatches[0](request, peer)
+            )
+            try:
+                vip = await self._server.listen(
+                    options.bind_address, address[1] - VIP_BELOW, lambda request, peer: dispatches[1](request, peer)
+                )
+            except StartError:
+                if left == 1:
+                    raise
+                self._server.stop_listening(address)
+                continue
+            return address, vip[1]
+        raise StartError("no free pair of ports was found: name one with --listen")
+
+    def _ready(self) -> str:
+        naming = "off" if self._naming_listen is None else f"{self._naming[0]}:{self._naming[1]}"
+        if self._address[0] in ("127.0.0.1", "::1"):
+            log.warning(
+                "listening on loopback only; to open it to others: --listen 0.0.0.0:%d --namesrv-listen 0.0.0.0:9876",
+                self._address[1],
+            )
+        return (
+            f"firearrow ready: broker {self._address[0]}:{self._address[1]}, name server {naming}, "
+            f"store {self._store.root}, {len(self._topics)} topics, {_seconds_since_start():.2f} s"
+        )
+
+    # ---- running ----
+
+    def _repeat(self) -> None:
+        self._periodic = Periodic(self._loop)
+        self._periodic.every(ROUTES_SWEEP_S, self._routes.expire)
+        self._periodic.every(CLIENTS_SWEEP_S, self._sweep_clients)
+        self._periodic.every(TURN_SWEEP_S, self._turn.expire)
+        self._sampler = Sampler(self._loop, self._stats, self._clock)
+
+    def _sweep_clients(self) -> None:
+        for peer in self._clients.expired():
+            peer.close()
+        self._locks.sweep()
+
+    def _topics_changed(self, names: Collection[str]) -> None:
+        self._saver.soon("topics")
+        self._registrar.changed(names)
+
+    def _news(self, queues: set[Queue]) -> None:
+        self._holds.news(queues)
+
+    def _set_limits(self, options: Options) -> None:
+        self._store.max_message_bytes = options.max_message_bytes
+        self._store.in_memory_bytes = memory_bytes(options.in_memory_percent)
+        self._store.set_limits(
+            bytes_in_memory=options.bytes_in_memory,
+            count_in_memory=options.count_in_memory,
+            bytes_on_disk=options.bytes_on_disk,
+            count_on_disk=options.count_on_disk,
+            filter_bytes=options.filter_bytes,
+        )
+
+    # ---- stopping ----
+
+    async def _stop(self) -> None:
+        """Undo what was started, also after a start that failed half way."""
+        async with contextlib.AsyncExitStack() as undo:
+            if hasattr(self, "_store"):
+                undo.callback(self._close_store)
+            if hasattr(self, "_saver"):
+                undo.callback(self._saver.stop)
+            if hasattr(self, "_flusher"):
+                undo.callback(self._flusher.stop)
+            if hasattr(self, "_server"):
+                undo.push_async_callback(self._server.close, STOP_S)
+            if hasattr(self, "_periodic"):
+                await self._quiet()
+
+    async def _quiet(self) -> None:
+        """No new requests; everything that was taken is answered."""
+        self._server.stop_reading()
+        self._periodic.stop()
+        self._sampler.stop()
+        self._holds.release_all()
+        self._turn.end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S / 2):
+                while self._turn.unsynced:
+                    await asyncio.sleep(0.002)
+                await self._dispatch.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S / 2):
+                await self._registrar.stop()
+
+    def _close_store(self) -> None:
+        try:
+            self._store.close()
+        except OSError as error:
+            raise StartError(f"the store was not closed cleanly and will be recovered: {error}") from None
+
+
+class NameServerApp:
+    """The name server alone."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, listen: Address) -> None:
+        self._loop = loop
+        self._listen = listen
+
+    async def run(self) -> None:
+        clock = SystemClock()
+        saver, stopping, server = Saver(self._loop), asyncio.Event(), Server(self._loop, idle_s=120, frame_bytes_max=16 << 20)
+        file = ConfigFile(Path.home() / "firearrow" / "namesrv" / "kvConfig.json")
+        kv = KvTable(lambda: saver.soon("kv"))
+        file.load(kv.load)
+        saver.add("kv", lambda: file.write(kv.to_json()))
+        routes = RouteTable(clock)
+        periodic = Periodic(self._loop)
+        periodic.every(ROUTES_SWEEP_S, routes.expire)
+        try:
+            naming = naming_routes(routes, kv, NamingOptions(), clock)
+            host, port = await server.listen(*self._listen, Dispatch(naming))
+            _stop_on_signals(self._loop, stopping)
+            print(f"firearrow ready: name server {host}:{port}, {_seconds_since_start():.2f} s", flush=True)
+            await stopping.wait()
+        finally:
+            periodic.stop()
+            await server.close(STOP_S)
+            saver.stop()
+
+
+def naming_routes(routes: RouteTable, kv: KvTable, options: NamingOptions, clock: SystemClock) -> list[Routes]:
+    handlers = (
+        NamingHandler(routes, kv, options, clock),
+        RegistrationHandler(routes, kv, options),
+        NamingAdminHandler(routes, options),
+        KvHandler(kv),
+    )
+    return [handler.routes() for handler in handlers]
+
+
+def _open_store(options: Options) -> MessageStore:
+    try:
+        return MessageStore.open(
+            options.store_root,
+            commitlog_path=options.commitlog_path or None,
+            segment_bytes=options.segment_bytes,
+            queue_file_bytes=options.queue_file_bytes,
+            index_enabled=options.index_enabled,
+            index_slots=options.index_slots,
+            index_entries=options.index_entries,
+            max_message_bytes=options.max_message_bytes,
+            check_crc=options.check_crc,
+            sync_flush=options.sync_flush,
+            delay_levels_ms=options.delay_levels_ms,
+            lmq=options.lmq,
+            progress=lambda text: print(f"firearrow: {text}", file=sys.stderr, flush=True),
+        )
+    except StoreError as error:
+        raise StartError(str(error)) from None
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise StartError(
+            f"cannot open the store {options.store_root} ({error.filename or options.store_root}: {what}): make room, "
+            "set its permissions, or name another folder with --store"
+        ) from None
+
+
+def _disk_fault(error: OSError) -> str:
+    return f"service not available now. The message could not be written to the disk: {error.strerror or error}"
+
+
+def _own_address(bind: str) -> str:
+    """One fixed address for records and message ids: the bound one, else that of the host's name."""
+    if bind not in ("0.0.0.0", "::"):
+        return socket.getaddrinfo(bind, None)[0][4][0].__str__()
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "127.0.0.1"
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+    def heard(number: int) -> None:
+        if stopping.is_set():
+            os._exit(128 + number)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, heard, number)
+
+
+def _seconds_since_start() -> float:
+    """Since the process was made, imports included."""
+    started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,255 @@
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks in Apache's order, the read, the hold. Loop thread."""
+
+from typing import NamedTuple
+
+from firearrow._native.store.store import GetStatus, Got, MessageStore
+from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.services.holds import Held, Holds
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables import names
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.groups import GroupConfig, GroupTable
+from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused
+from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
+from firearrow.broker.tables.topics import TopicConfig, TopicTable
+
+FORBIDDEN_BY_BROKER, FORBIDDEN_BY_GROUP, FORBIDDEN_BY_TOPIC, FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = range(1, 6)
+HOLD_MS_MAX = 600_000
+ENTRIES_CHECKED = 800
+"""News of a queue is searched for a wanted tag in so many entries; behind more, the pull runs to move on."""
+
+CODE_OF = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+class Pull(NamedTuple):
+    """The fields of a request, checked for their types."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    count: int
+    flags: int
+    commit_offset: int
+    suspend_ms: int
+    version: int
+    expression: str
+    expression_type: str
+
+    @staticmethod
+    def of(request: RemotingCommand) -> "Pull":
+        return Pull(
+            group=request.text("consumerGroup"),
+            topic=request.text("topic"),
+            queue_id=request.integer("queueId", 32),
+            queue_offset=request.integer("queueOffset"),
+            count=max(request.integer("maxMsgNums", 32), 1),
+            flags=request.integer("sysFlag", 32),
+            commit_offset=request.integer_or("commitOffset", 0),
+            suspend_ms=request.integer_or("suspendTimeoutMillis", 0),
+            version=request.integer_or("subVersion", 0),
+            expression=request.text_or("subscription", ""),
+            expression_type=request.text_or("expressionType", ""),
+        )
+
+
+class PullHandler:
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        clients: ClientTable,
+        holds: Holds,
+        config: Config,
+        clock: Clock,
+        stats: Stats,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clients = clients
+        self._holds = holds
+        self._config = config
+        self._clock = clock
+        self._stats = stats
+
+    def routes(self) -> Routes:
+        return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
+
+    def pull(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        return self._run(request, peer, Pull.of(request), first=True)
+
+    def _run(self, request: RemotingCommand, peer: Peer, pull: Pull, *, first: bool) -> RemotingCommand | None:
+        """One pass: `first` may hold the request and commits the offset that came with it."""
+        group, topic = self._permitted(request, peer, pull)
+        subscription = self._subscription(pull, group)
+        reset = self._offsets.take_reset(pull.group, pull.topic, pull.queue_id)
+        if reset is not None:
+            return self._reset_answer(request, pull, topic, group, reset)
+        tags = None if subscription.class_filter else subscription.codes or None
+        got = self._store.get(pull.topic, pull.queue_id, pull.queue_offset, pull.count, tags=tags)
+        self._offsets.note_pull(pull.group, pull.topic, pull.queue_id, got.next_offset)
+        if first and pull.flags & PullFlag.PULL_COMMIT_OFFSET:
+            self._commit(pull)
+        code = _code_of(got, pull)
+        if code == ResponseCode.SUCCESS:
+            self._stats.got(pull.group, pull.topic, got.count, len(got.body))
+        else:
+            self._stats.get_missed += 1
+        if code == ResponseCode.PULL_NOT_FOUND and first and pull.flags & PullFlag.PULL_SUSPEND:
+            if self._hold(request, peer, pull, tags):
+                return None
+        return request.answer(code, got.status.name, self._header(got, topic, group), got.body)
+
+    # ---- checks ----
+
+    def _permitted(self, request: RemotingCommand, peer: Peer, pull: Pull) -> tuple[GroupConfig, TopicConfig]:
+        options = self._config.options
+        ip = options.broker_ip or peer.local[0]
+        if not options.broker_permission & names.PERM_READ:
+            raise _forbidden(f"the broker[{ip}] pulling message is forbidden", FORBIDDEN_BY_BROKER)
+        if request.code == RequestCode.LITE_PULL_MESSAGE and not options.lite_pull:
+            raise _forbidden(f"the broker[{ip}] for lite pull consumer is forbidden", FORBIDDEN_BY_BROKER)
+        group = self._groups.find(pull.group)
+        if group is None:
+            remark = f"subscription group [{pull.group}] does not exist, "
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, with_faq(remark))
+        if not group.consume_enable:
+            raise _forbidden(f"subscription group no permission, {pull.group}", FORBIDDEN_BY_GROUP)
+        topic = self._topics.get(pull.topic)
+        if topic is None:
+            remark = f"topic[{pull.topic}] not exist, apply first please!"
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
+        if not topic.readable:
+            raise _forbidden(f"the topic[{pull.topic}] pulling message is forbidden", FORBIDDEN_BY_TOPIC)
+        if not 0 <= pull.queue_id < topic.read_queues:
+            remark = (
+                f"queueId[{pull.queue_id}] is illegal, topic:[{pull.topic}] topicConfig.readQueueNums:"
+                f"[{topic.read_queues}] consumer:[{peer.remote[0]}:{peer.remote[1]}]"
+            )
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return group, topic
+
+    def _subscription(self, pull: Pull, group: GroupConfig) -> Subscription:
+        if pull.flags & PullFlag.PULL_SUBSCRIPTION:
+            try:
+                found = Subscription.of_expression(pull.topic, pull.expression, pull.version, pull.expression_type or "TAG")
+            except SubscriptionWrong:
+                remark = "parse the consumer's subscription failed"
+                raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
+            self._clients.compensate(pull.group, found)
+        else:
+            found = self._subscribed(pull, group)
+        if not found.is_tag:
+            remark = f"The broker does not support consumer to filter message by {found.expression_type}"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        return found
+
+    def _subscribed(self, pull: Pull, group: GroupConfig) -> Subscription:
+        """What the group's heartbeats said."""
+        online = self._clients.consumer_group(pull.group)
+        if online is None:
+            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, with_faq("the consumer's group info not exist"))
+        if not group.consume_broadcast_enable and online.is_broadcasting:
+            remark = f"the consumer group[{pull.group}] can not consume by broadcast way"
+            raise _forbidden(remark, FORBIDDEN_BROADCAST)
+        if not self._groups.readable(pull.group, pull.topic):
+            remark = f"the consumer group[{pull.group}] is forbidden for topic[{pull.topic}]"
+            raise _forbidden(remark, FORBIDDEN_SUBSCRIPTION)
+        found = online.subscriptions.get(pull.topic)
+        if found is None:
+            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, with_faq("the consumer's subscription not exist"))
+        if found.version < pull.version:
+            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return found
+
+    # ---- answers ----
+
+    def _header(self, got: Got, topic: TopicConfig, group: GroupConfig) -> dict[str, str]:
+        suggested = 0
+        if self._config.options.slave_read:
+            suggested = group.which_broker_when_slow if got.far_behind else group.broker_id
+        return _ext(suggested, got.next_offset, got.min_offset, got.max_offset, topic, group)
+
+    def _reset_answer(
+        self, request: RemotingCommand, pull: Pull, topic: TopicConfig, group: GroupConfig, target: int
+    ) -> RemotingCommand:
+        low = self._store.min_offset(pull.topic, pull.queue_id)
+        high = self._store.max_offset(pull.topic, pull.queue_id)
+        ext = _ext(0, target, low, high, topic, group)
+        return request.answer(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
+
+    def _commit(self, pull: Pull) -> None:
+        try:
+            self._offsets.commit(pull.group, pull.topic, pull.queue_id, pull.commit_offset)
+        except OffsetRefused as refused:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, str(refused)) from None
+
+    def _hold(self, request: RemotingCommand, peer: Peer, pull: Pull, tags: frozenset[int] | None) -> bool:
+        options = self._config.options
+        wait_ms = min(pull.suspend_ms, HOLD_MS_MAX) if options.long_polling else options.short_polling_ms
+
+        def wants() -> bool:
+            return not peer.congested and self._has_news(pull, tags)
+
+        def again() -> None:
+            try:
+                answer = self._run(request, peer, pull, first=False)
+            except Refusal as refusal:
+                answer = request.answer(refusal.code, refusal.remark, refusal.ext)
+            if answer is not None:
+                peer.reply(answer)
+
+        deadline_ms = self._clock.monotonic_ms() + max(wait_ms, 0)
+        return self._holds.add(Held((pull.topic, pull.queue_id), peer, deadline_ms, wants, again))
+
+    def _has_news(self, pull: Pull, tags: frozenset[int] | None) -> bool:
+        """Whether a second pass would find a message, or has far to move on."""
+        behind = self._store.max_offset(pull.topic, pull.queue_id) - pull.queue_offset
+        if tags is None or not 0 < behind <= ENTRIES_CHECKED:
+            return behind != 0
+        entries = self._store.entries(pull.topic, pull.queue_id, pull.queue_offset, behind)
+        return any(_as_int32(entry.tags_code) in tags for entry in entries)
+
+
+def _as_int32(tags_code: int) -> int:
+    return ((tags_code & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+
+
+def _ext(
+    suggested: int, next_offset: int, low: int, high: int, topic: TopicConfig, group: GroupConfig
+) -> dict[str, str]:
+    return {
+        "suggestWhichBrokerId": str(suggested),
+        "nextBeginOffset": str(next_offset),
+        "minOffset": str(low),
+        "maxOffset": str(high),
+        "topicSysFlag": str(topic.sys_flag),
+        "groupSysFlag": str(group.sys_flag),
+    }
+
+
+def _code_of(got: Got, pull: Pull) -> int:
+    if got.status in (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE):
+        return ResponseCode.PULL_OFFSET_MOVED if pull.queue_offset != 0 else ResponseCode.PULL_NOT_FOUND
+    return CODE_OF[got.status]
+
+
+def _forbidden(remark: str, forbidden_type: int) -> Refusal:
+    return Refusal(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(forbidden_type)})
