@@ -1,4 +1,4 @@
-"""App: the composition root. Builds every part of the broker, starts and stops them in order; holds no logic of its own.
+"""App: the composition root. Builds every part of the broker, starts and stops them in order; no logic of its own.
 
 Start: lock and recover the store → load the tables → services → listeners → register → ready.
 Stop: take no more → answer what waits → write and sync → say goodbye → files → clean mark.
@@ -8,11 +8,8 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
-import signal
 import socket
 import sys
-import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -27,23 +24,21 @@ from firearrow.broker.handlers.clients import ClientsHandler
 from firearrow.broker.handlers.consumers import ConsumersHandler
 from firearrow.broker.handlers.groups import GroupsHandler
 from firearrow.broker.handlers.inspection import InspectionHandler
-from firearrow.broker.handlers.kv import KvHandler
 from firearrow.broker.handlers.locks import LocksHandler
-from firearrow.broker.handlers.naming import NamingHandler
-from firearrow.broker.handlers.naming_admin import NamingAdminHandler
 from firearrow.broker.handlers.offsets import OffsetsHandler
 from firearrow.broker.handlers.producers import ProducersHandler
 from firearrow.broker.handlers.progress import ProgressHandler
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.handlers.query import QueryHandler
 from firearrow.broker.handlers.queues import QueuesHandler
-from firearrow.broker.handlers.registration import RegistrationHandler
 from firearrow.broker.handlers.resets import ResetsHandler
 from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.topics import TopicsHandler
 from firearrow.broker.messageids import host_bytes
+from firearrow.broker.nameserver import naming_routes
 from firearrow.broker.options import Options
 from firearrow.broker.peer import Address, Routes
+from firearrow.broker.process import seconds_since_start, stop_on_signals
 from firearrow.broker.server import Server
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.holds import Holds
@@ -51,7 +46,7 @@ from firearrow.broker.services.periodic import Periodic
 from firearrow.broker.services.registrar import Registrar, addresses
 from firearrow.broker.services.sampler import Sampler
 from firearrow.broker.services.saver import Saver
-from firearrow.broker.services.turn import Queue, Turn
+from firearrow.broker.services.turn import Turn
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.announcement import Identity
 from firearrow.broker.tables.clients import ClientTable
@@ -85,7 +80,7 @@ class App:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
         try:
             await self._start()
-            _stop_on_signals(self._loop, self._stopping)
+            stop_on_signals(self._loop, self._stopping)
             print(self._ready(), flush=True)
             await self._stopping.wait()
         finally:
@@ -166,7 +161,7 @@ class App:
             sync_flush=options.sync_flush,
             interval_ms=lambda: self._config.options.flush_interval_ms,
             queue_interval_ms=lambda: self._config.options.queue_flush_interval_ms,
-            synced=lambda offset: self._turn.synced(offset),
+            synced=self._synced,
             failed=lambda error: self._turn.sync_failed(_disk_fault(error)),
         )
         self._turn = Turn(
@@ -175,7 +170,7 @@ class App:
             self._clock,
             sync_flush=options.sync_flush,
             sync_timeout_ms=options.sync_flush_timeout_ms,
-            news=self._news,
+            news=self._holds.news,
             sync_soon=self._flusher.soon,
             full=_disk_fault,
         )
@@ -185,11 +180,12 @@ class App:
     def _broker_routes(self, store_host: bytes) -> list[Routes]:
         store, config, clock, stats = self._store, self._config, self._clock, self._stats
         topics, groups, offsets, clients = self._topics, self._groups, self._offsets, self._clients
+        self._clients_handler = ClientsHandler(clients, groups, topics, config, clock)
         handlers = (
             SendHandler(store, self._turn, topics, config, clock, stats, store_host),
             PullHandler(store, topics, groups, offsets, clients, self._holds, config, clock, stats),
             QueryHandler(store, clients, config),
-            ClientsHandler(clients, groups, topics, config, clock),
+            self._clients_handler,
             OffsetsHandler(offsets, topics, groups, store, config),
             QueuesHandler(store),
             LocksHandler(self._locks),
@@ -211,12 +207,13 @@ class App:
         if self._naming_listen is not None:
             naming = naming_routes(self._routes, self._kv, self._naming_options, self._clock)
             self._naming = await self._server.listen(*self._naming_listen, Dispatch(naming))
-        host = options.broker_ip or _own_address(options.bind_address)
-        holder: list[Dispatch] = []
-        address, vip = await self._listen_with_vip(options, holder)
+        self._dispatch, vip_dispatch = Dispatch(), Dispatch()
+        address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._address = address
-        self._dispatch = Dispatch([*self._broker_routes(host_bytes(host, address[1])), *naming])
-        holder += [self._dispatch, self._dispatch.without(NOT_ON_VIP)]
+        host = options.broker_ip or _own_address(options.bind_address)
+        routes = [*self._broker_routes(host_bytes(host, address[1])), *naming]
+        self._dispatch.add(routes)
+        vip_dispatch.add(routes, without=NOT_ON_VIP)
         log.info("broker on %s:%d, VIP port %d", *address, vip)
         bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
         identity = Identity(
@@ -233,21 +230,17 @@ class App:
             period_ms=options.register_period_ms,
         )
 
-    async def _listen_with_vip(self, options: Options, dispatches: list[Dispatch]) -> tuple[Address, int]:
+    async def _listen_with_vip(self, options: Options, vip_dispatch: Dispatch) -> tuple[Address, int]:
         """The broker's port, and two below it the port that old Java clients send to. Port 0 finds a free pair."""
-        tries = VIP_TRIES if options.listen_port == 0 else 1
-        for left in range(tries, 0, -1):
-            address = await self._server.listen(
-                options.bind_address, options.listen_port, lambda request, peer: dispatches[0](request, peer)
-            )
+        listen, host = self._server.listen, options.bind_address
+        for left in range(VIP_TRIES if options.listen_port == 0 else 1, 0, -1):
+            address = await listen(host, options.listen_port, self._dispatch)
             try:
-                vip = await self._server.listen(
-                    options.bind_address, address[1] - VIP_BELOW, lambda request, peer: dispatches[1](request, peer)
-                )
+                vip = await listen(host, address[1] - VIP_BELOW, vip_dispatch)
             except StartError:
+                self._server.stop_listening(address)
                 if left == 1:
                     raise
-                self._server.stop_listening(address)
                 continue
             return address, vip[1]
         raise StartError("no free pair of ports was found: name one with --listen")
@@ -261,7 +254,7 @@ class App:
             )
         return (
             f"firearrow ready: broker {self._address[0]}:{self._address[1]}, name server {naming}, "
-            f"store {self._store.root}, {len(self._topics)} topics, {_seconds_since_start():.2f} s"
+            f"store {self._store.root}, {len(self._topics)} topics, {seconds_since_start():.2f} s"
         )
 
     # ---- running ----
@@ -269,21 +262,17 @@ class App:
     def _repeat(self) -> None:
         self._periodic = Periodic(self._loop)
         self._periodic.every(ROUTES_SWEEP_S, self._routes.expire)
-        self._periodic.every(CLIENTS_SWEEP_S, self._sweep_clients)
+        self._periodic.every(CLIENTS_SWEEP_S, self._clients_handler.sweep)
+        self._periodic.every(CLIENTS_SWEEP_S, self._locks.sweep)
         self._periodic.every(TURN_SWEEP_S, self._turn.expire)
         self._sampler = Sampler(self._loop, self._stats, self._clock)
-
-    def _sweep_clients(self) -> None:
-        for peer in self._clients.expired():
-            peer.close()
-        self._locks.sweep()
 
     def _topics_changed(self, names: Collection[str]) -> None:
         self._saver.soon("topics")
         self._registrar.changed(names)
 
-    def _news(self, queues: set[Queue]) -> None:
-        self._holds.news(queues)
+    def _synced(self, physical_offset: int) -> None:
+        self._turn.synced(physical_offset)
 
     def _set_limits(self, options: Options) -> None:
         self._store.max_message_bytes = options.max_message_bytes
@@ -321,8 +310,7 @@ class App:
         self._turn.end()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_S / 2):
-                while self._turn.unsynced:
-                    await asyncio.sleep(0.002)
+                await self._turn.settled()
                 await self._dispatch.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_S / 2):
@@ -333,45 +321,6 @@ class App:
             self._store.close()
         except OSError as error:
             raise StartError(f"the store was not closed cleanly and will be recovered: {error}") from None
-
-
-class NameServerApp:
-    """The name server alone."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, listen: Address) -> None:
-        self._loop = loop
-        self._listen = listen
-
-    async def run(self) -> None:
-        clock = SystemClock()
-        saver, stopping, server = Saver(self._loop), asyncio.Event(), Server(self._loop, idle_s=120, frame_bytes_max=16 << 20)
-        file = ConfigFile(Path.home() / "firearrow" / "namesrv" / "kvConfig.json")
-        kv = KvTable(lambda: saver.soon("kv"))
-        file.load(kv.load)
-        saver.add("kv", lambda: file.write(kv.to_json()))
-        routes = RouteTable(clock)
-        periodic = Periodic(self._loop)
-        periodic.every(ROUTES_SWEEP_S, routes.expire)
-        try:
-            naming = naming_routes(routes, kv, NamingOptions(), clock)
-            host, port = await server.listen(*self._listen, Dispatch(naming))
-            _stop_on_signals(self._loop, stopping)
-            print(f"firearrow ready: name server {host}:{port}, {_seconds_since_start():.2f} s", flush=True)
-            await stopping.wait()
-        finally:
-            periodic.stop()
-            await server.close(STOP_S)
-            saver.stop()
-
-
-def naming_routes(routes: RouteTable, kv: KvTable, options: NamingOptions, clock: SystemClock) -> list[Routes]:
-    handlers = (
-        NamingHandler(routes, kv, options, clock),
-        RegistrationHandler(routes, kv, options),
-        NamingAdminHandler(routes, options),
-        KvHandler(kv),
-    )
-    return [handler.routes() for handler in handlers]
 
 
 def _open_store(options: Options) -> MessageStore:
@@ -402,30 +351,16 @@ def _open_store(options: Options) -> MessageStore:
 
 
 def _disk_fault(error: OSError) -> str:
-    return f"service not available now. The message could not be written to the disk: {error.strerror or error}"
+    return (
+        f"service not available now. The message could not be written to the disk: {error.strerror or error}"
+    )
 
 
 def _own_address(bind: str) -> str:
     """One fixed address for records and message ids: the bound one, else that of the host's name."""
     if bind not in ("0.0.0.0", "::"):
-        return socket.getaddrinfo(bind, None)[0][4][0].__str__()
+        return str(socket.getaddrinfo(bind, None)[0][4][0])
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError:
         return "127.0.0.1"
-
-
-def _stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    def heard(number: int) -> None:
-        if stopping.is_set():
-            os._exit(128 + number)
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, heard, number)
-
-
-def _seconds_since_start() -> float:
-    """Since the process was made, imports included."""
-    started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")

@@ -31,8 +31,12 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")]
-LogLevel = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error; the log goes to stderr.")]
+Version = Annotated[
+    bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+]
+LogLevel = Annotated[
+    str, typer.Option("--log-level", help="debug, info, warning or error; the log goes to stderr.")
+]
 
 
 @cli.callback()
@@ -42,8 +46,12 @@ def common(version: Version = False) -> None:
 
 @cli.command()
 def broker(
-    store: Annotated[Path | None, typer.Option(help="Folder of the store  [default: ~/firearrow/store]")] = None,
-    listen: Annotated[str | None, typer.Option(help="HOST:PORT of the broker  [default: 127.0.0.1:10911]")] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Folder of the store  [default: ~/firearrow/store]")
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="HOST:PORT of the broker  [default: 127.0.0.1:10911]")
+    ] = None,
     namesrv_listen: Annotated[
         str, typer.Option(help="HOST:PORT of the name server inside, or off.")
     ] = "127.0.0.1:9876",
@@ -51,7 +59,9 @@ def broker(
         str | None, typer.Option(help="Outside name servers to register with: ADDR;ADDR")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="An Apache broker.conf, taken as it is.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE; overrides the config file.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE; overrides the config file.")
+    ] = None,
     log_level: LogLevel = "warning",
     version: Version = False,
 ) -> None:
@@ -70,9 +80,12 @@ def namesrv(
 ) -> None:
     """Run the name server alone."""
     _logging(log_level)
-    from firearrow.broker.app import NameServerApp  # noqa: PLC0415
+    from firearrow.broker.nameserver import NameServerApp  # noqa: PLC0415
 
-    _run(lambda loop: NameServerApp(loop, _address(listen, "--listen")).run())
+    address = _address(listen, "--listen")
+    if address is None:
+        raise typer.BadParameter("--listen needs HOST:PORT")
+    _run(lambda loop: NameServerApp(loop, address).run())
 
 
 def main() -> None:
@@ -123,7 +136,9 @@ def _logging(level: str) -> None:
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise typer.BadParameter(f"--log-level is debug, info, warning or error, not {level!r}")
-    logging.basicConfig(level=number, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=number, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
 
 
 def _run(start: Callable[[asyncio.AbstractEventLoop], Awaitable[None]]) -> None:

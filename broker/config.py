@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from firearrow.broker import properties
 from firearrow.broker.options import Options, options_by_key, text_of, value_of
@@ -53,13 +54,15 @@ class Config:
 
 def apply(options: Options, pairs: Mapping[str, str], *, running: bool = False) -> Options:
     known = options_by_key()
-    changes = {}
+    changes: dict[str, Any] = {}
     for key, text in pairs.items():
         field = known.get(key)
         if field is None:
             raise ConfigError(f"{key} is not an option of this broker")
         if running and field.metadata["change"] != "running":
-            raise ConfigError(f"{key} cannot change while the broker runs: set it in the config file and start again")
+            raise ConfigError(
+                f"{key} cannot change while the broker runs: set it in the config file and start again"
+            )
         try:
             changes[field.name] = value_of(field, text)
         except ValueError as error:

@@ -1,8 +1,11 @@
-"""Dispatch: request code → handler, and every way a handler may end → an answer. Knows no code's meaning. Loop thread."""
+"""Dispatch: request code → handler, and every way a handler may end → an answer. Knows no code's meaning.
+
+Loop thread.
+"""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
@@ -15,18 +18,19 @@ log = logging.getLogger("firearrow.dispatch")
 class Dispatch:
     """A table of handlers. Each listener has its own: the VIP port serves fewer codes."""
 
-    def __init__(self, routes: Iterable[Routes]) -> None:
+    def __init__(self, routes: Iterable[Routes] = ()) -> None:
         self._handlers: dict[int, Handler] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.add(routes)
+
+    def add(self, routes: Iterable[Routes], without: Collection[int] = ()) -> None:
+        """Serve these codes, too, but for the ones left out. ValueError when a code is served already."""
         for part in routes:
             for code, handler in part.items():
                 if code in self._handlers:
                     raise ValueError(f"two handlers for request code {code}")
-                self._handlers[int(code)] = handler
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def without(self, codes: Iterable[int]) -> "Dispatch":
-        left_out = {int(code) for code in codes}
-        return Dispatch([{code: handler for code, handler in self._handlers.items() if code not in left_out}])
+                if code not in without:
+                    self._handlers[int(code)] = handler
 
     def __call__(self, request: RemotingCommand, peer: Peer) -> None:
         handler = self._handlers.get(request.code)
@@ -37,7 +41,7 @@ class Dispatch:
             return self._answer(request, peer, refused(request, refusal))
         try:
             answer = handler(request, peer)
-        except Exception as error:  # noqa: BLE001 (whatever happens, the peer gets an answer and the others go on)
+        except Exception as error:  # whatever happens, the peer gets an answer
             answer = self._failed(request, peer, error)
         if answer is None or isinstance(answer, RemotingCommand):
             return self._answer(request, peer, answer)
@@ -56,7 +60,7 @@ class Dispatch:
     ) -> None:
         try:
             self._answer(request, peer, await answer)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self._answer(request, peer, self._failed(request, peer, error))
 
     def _answer(self, request: RemotingCommand, peer: Peer, answer: RemotingCommand | None) -> None:

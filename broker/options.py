@@ -1,4 +1,7 @@
-"""Options of the broker: each declared once with Apache's key, its default and its range. A frozen value; reads no file."""
+"""Options of the broker: each declared once with Apache's key, its default and its range.
+
+A frozen value; reads no file.
+"""
 
 import dataclasses
 import socket
@@ -9,7 +12,9 @@ Change = Literal["running", "start"]
 
 
 def _option(default: Any, key: str, change: Change = "start", low: int = 0, high: int = 1 << 62) -> Any:  # noqa: ANN401
-    return dataclasses.field(default=default, metadata={"key": key, "change": change, "low": low, "high": high})
+    return dataclasses.field(
+        default=default, metadata={"key": key, "change": change, "low": low, "high": high}
+    )
 
 
 def _host_name() -> str:
@@ -46,7 +51,9 @@ class Options:
     flush_interval_ms: int = _option(500, "flushIntervalCommitLog", "running", low=1)
     queue_flush_interval_ms: int = _option(1000, "flushIntervalConsumeQueue", "running", low=1)
     sync_flush_timeout_ms: int = _option(5000, "syncFlushTimeout", "running", low=1)
-    max_message_bytes: int = _option(4 << 20, "maxMessageSize", "running", low=10, high=(16 << 20) - (1 << 17))
+    max_message_bytes: int = _option(
+        4 << 20, "maxMessageSize", "running", low=10, high=(16 << 20) - (1 << 17)
+    )
     bytes_in_memory: int = _option(262_144, "maxTransferBytesOnMessageInMemory", "running", high=8 << 20)
     count_in_memory: int = _option(32, "maxTransferCountOnMessageInMemory", "running", low=1, high=1024)
     bytes_on_disk: int = _option(65_536, "maxTransferBytesOnMessageInDisk", "running", high=8 << 20)
@@ -91,7 +98,9 @@ class Options:
     accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running")
     config_black_list: str = _option("configBlackList;brokerConfigPath", "configBlackList")
     held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)  # ours
-    frame_bytes_max: int = _option(16 << 20, "com.rocketmq.remoting.frameMaxLength", low=1 << 16, high=16 << 20)
+    frame_bytes_max: int = _option(
+        16 << 20, "com.rocketmq.remoting.frameMaxLength", low=1 << 16, high=16 << 20
+    )
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:

@@ -12,13 +12,13 @@ def parse(text: str) -> dict[str, str]:
         raise ValueError(f"properties text of {len(text)} characters, at most {TEXT_CHARS_MAX}")
     pairs: dict[str, str] = {}
     for number, line in enumerate(text.replace("\\\n", "").splitlines(), 1):
-        line = line.strip()
-        if not line or line[0] in "#!":
+        pair = line.strip()
+        if not pair or pair[0] in "#!":
             continue
-        ends = [at for at in (line.find("="), line.find(":")) if at > 0]
+        ends = [at for at in (pair.find("="), pair.find(":")) if at > 0]
         if not ends:
-            raise ValueError(f"line {number} is not `key=value`: {line[:80]!r}")
-        key, value = line[: min(ends)].strip(), line[min(ends) + 1 :].strip()
+            raise ValueError(f"line {number} is not `key=value`: {pair[:80]!r}")
+        key, value = pair[: min(ends)].strip(), pair[min(ends) + 1 :].strip()
         pairs[key] = value.replace("\\\\", "\\")
     return pairs
 

@@ -1,6 +1,10 @@
-"""Server: listeners and their connections, idle closing, drain. Knows frames and peers, no request code. Loop thread."""
+"""Server: listeners and their connections, idle closing, drain. Knows frames and peers, no request code.
+
+Loop thread.
+"""
 
 import asyncio
+import contextlib
 import errno
 import logging
 from collections.abc import Callable, Collection
@@ -97,11 +101,15 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
 
     async def listen(self, host: str, port: int, receive: Receive) -> Address:
         """Accept connections; the address that was bound. StartError when the port is taken or the host is not ours."""
         try:
-            listener = await self.loop.create_server(lambda: Connection(self, receive), host, port, backlog=1024)
+            listener = await self.loop.create_server(
+                lambda: Connection(self, receive), host, port, backlog=1024
+            )
         except OSError as error:
             raise StartError(_listen_fault(host, port, error)) from None
         self._listeners.append(listener)
@@ -109,11 +117,6 @@ class Server:
             self._sweep = self.loop.call_later(min(self._idle_s, 5), self._close_idle)
         address: Address = listener.sockets[0].getsockname()[:2]
         return address
-
-    async def connect(self, host: str, port: int, receive: Receive) -> Connection:
-        """A connection of ours to another server; it can be asked like any peer. OSError."""
-        _, connection = await self.loop.create_connection(lambda: Connection(self, receive), host, port)
-        return connection
 
     async def connect(self, host: str, port: int) -> Connection:
         """A connection of ours to another server. OSError."""
@@ -126,9 +129,12 @@ class Server:
 
     def joined(self, connection: Connection) -> None:
         self._connections.add(connection)
+        self._empty.clear()
 
     def left(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
 
     def stop_listening(self, address: Address | None = None) -> None:
         """Accept nobody at this address, or at any."""
@@ -150,13 +156,12 @@ class Server:
             self._sweep.cancel()
         for connection in list(self._connections):
             connection.close()
-        deadline = self.loop.time() + within_s
-        while self._connections and self.loop.time() < deadline:
-            await asyncio.sleep(0.01)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._empty.wait()
         for connection in list(self._connections):
             connection.abort()
-        while self._connections:
-            await asyncio.sleep(0)
+        await self._empty.wait()
 
     def _close_idle(self) -> None:
         oldest = self.loop.time() - self._idle_s
@@ -173,7 +178,10 @@ def _refuse(request: RemotingCommand, peer: Peer) -> None:
 
 def _listen_fault(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is taken: stop the other broker or choose another port with --listen or --namesrv-listen"
+        return (
+            f"port {port} on {host} is taken: stop the other broker, or choose another port with --listen or "
+            "--namesrv-listen"
+        )
     if error.errno == errno.EACCES:
         return f"port {port} on {host} needs privileges: choose one above 1023"
     return f"cannot listen on {host}:{port}: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""Stats: what was put and got, per topic, group and broker, over a minute, an hour and a day; rates of the last seconds.
+"""Stats: what was put and got, per topic, group and broker, over a minute, an hour and a day.
 
 Sampled by a service (`sample` every 10 s, `tick` every second); adding is two additions. Loop thread.
 """

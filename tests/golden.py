@@ -1,4 +1,4 @@
-"""The recorded truth: conversations and stores of a live Apache RocketMQ, kept beside the project (`../shared/golden`)."""
+"""The recorded truth: conversations and stores of a live Apache RocketMQ, beside the project (`../shared/golden`)."""
 
 import base64
 import functools
@@ -20,7 +20,11 @@ class Recorded:
 
     @property
     def raw(self) -> bytes | None:
-        return None if self.line.get("cutAt") or "raw64" not in self.line else base64.b64decode(self.line["raw64"])
+        return (
+            None
+            if self.line.get("cutAt") or "raw64" not in self.line
+            else base64.b64decode(self.line["raw64"])
+        )
 
 
 @functools.cache

@@ -115,8 +115,8 @@ class ConsumersHandler:
             raise Refusal(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
         except ConnectionError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the consumer <{member.client_id}>: {error}") from None
-        remark = NOT_FILLED if answer.code == ResponseCode.SUCCESS else answer.remark
-        return request.answer(answer.code, remark, answer.ext, answer.body)
+        filled = NOT_FILLED if answer.code == ResponseCode.SUCCESS else answer.remark
+        return request.answer(answer.code, filled, answer.ext, answer.body)
 
     def _member(self, group: str, client_id: str) -> Member:
         online = self._clients.consumer_group(group)
@@ -124,7 +124,9 @@ class ConsumersHandler:
         if member is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
         if member.version < RELAY_VERSION:
-            remark = f"The Consumer <{client_id}> Version <{member.version}> too low to finish, please upgrade it to V3_1_8_SNAPSHOT"
+            remark = (
+                f"The Consumer <{client_id}> Version <{member.version}> too low to finish, "
+                "please upgrade it to V3_1_8_SNAPSHOT"
+            )
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         return member
-

@@ -43,7 +43,9 @@ class InspectionHandler:
         try:
             pairs = properties.parse(request.body.decode())
         except ValueError as error:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the body is no properties text: {error}") from None
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER, f"the body is no properties text: {error}"
+            ) from None
         if any(key in self._config.options.config_black_list.split(";") for key in pairs):
             raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         try:
@@ -65,7 +67,14 @@ class InspectionHandler:
     def ha_status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """A master without slaves."""
         client = dict.fromkeys(
-            ("lastReadTimestamp", "lastWriteTimestamp", "masterFlushOffset", "maxOffset", "transferredByteInSecond"), 0
+            (
+                "lastReadTimestamp",
+                "lastWriteTimestamp",
+                "masterFlushOffset",
+                "maxOffset",
+                "transferredByteInSecond",
+            ),
+            0,
         )
         status = {"haClientRuntimeInfo": client, "haConnectionInfo": [], "inSyncSlaveNums": 0, "master": True}
         return request.answer(body=orjson.dumps(status | {"masterCommitLogMaxOffset": self._store.written}))

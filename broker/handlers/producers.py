@@ -26,7 +26,9 @@ class ProducersHandler:
         members = self._clients.producers(name)
         if not members:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
-        return request.answer(body=orjson.dumps({"connectionSet": [member.to_object() for member in members]}))
+        return request.answer(
+            body=orjson.dumps({"connectionSet": [member.to_object() for member in members]})
+        )
 
     def all_producers(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """`lastUpdateTimestamp` is wall-clock time; members note the time that never goes back."""

@@ -122,7 +122,9 @@ class ProgressHandler:
                 broker_offset=max(self._store.max_offset(topic, queue_id), 0),
                 consumer_offset=consumed,
                 pull_offset=max(consumed, self._offsets.pulled(group, topic, queue_id)),
-                last_timestamp=max(self._store.store_time(topic, queue_id, consumed - 1), 0) if consumed else 0,
+                last_timestamp=max(self._store.store_time(topic, queue_id, consumed - 1), 0)
+                if consumed
+                else 0,
             )
         return queues
 
@@ -140,7 +142,11 @@ class ProgressHandler:
             "delayTime": delay_ms,
             "maxTimeStamp": last_ms,
             "maxTimeStampStr": _time_text(last_ms),
-            "messageQueue": {"brokerName": self._config.options.broker_name, "queueId": queue_id, "topic": topic},
+            "messageQueue": {
+                "brokerName": self._config.options.broker_name,
+                "queueId": queue_id,
+                "topic": topic,
+            },
             "minTimeStamp": first_ms,
             "minTimeStampStr": _time_text(first_ms),
         }

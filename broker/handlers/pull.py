@@ -18,7 +18,9 @@ from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused
 from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
-FORBIDDEN_BY_BROKER, FORBIDDEN_BY_GROUP, FORBIDDEN_BY_TOPIC, FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = range(1, 6)
+FORBIDDEN_BY_BROKER, FORBIDDEN_BY_GROUP, FORBIDDEN_BY_TOPIC, FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = (
+    range(1, 6)
+)
 HOLD_MS_MAX = 600_000
 ENTRIES_CHECKED = 800
 """News of a queue is searched for a wanted tag in so many entries; behind more, the pull runs to move on."""
@@ -41,7 +43,7 @@ class Pull(NamedTuple):
     topic: str
     queue_id: int
     queue_offset: int
-    count: int
+    wanted: int
     flags: int
     commit_offset: int
     suspend_ms: int
@@ -56,7 +58,7 @@ class Pull(NamedTuple):
             topic=request.text("topic"),
             queue_id=request.integer("queueId", 32),
             queue_offset=request.integer("queueOffset"),
-            count=max(request.integer("maxMsgNums", 32), 1),
+            wanted=max(request.integer("maxMsgNums", 32), 1),
             flags=request.integer("sysFlag", 32),
             commit_offset=request.integer_or("commitOffset", 0),
             suspend_ms=request.integer_or("suspendTimeoutMillis", 0),
@@ -95,7 +97,9 @@ class PullHandler:
     def pull(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         return self._run(request, peer, Pull.of(request), first=True)
 
-    def _run(self, request: RemotingCommand, peer: Peer, pull: Pull, *, first: bool) -> RemotingCommand | None:
+    def _run(
+        self, request: RemotingCommand, peer: Peer, pull: Pull, *, first: bool
+    ) -> RemotingCommand | None:
         """One pass: `first` may hold the request and commits the offset that came with it."""
         group, topic = self._permitted(request, peer, pull)
         subscription = self._subscription(pull, group)
@@ -103,7 +107,7 @@ class PullHandler:
         if reset is not None:
             return self._reset_answer(request, pull, topic, group, reset)
         tags = None if subscription.class_filter else subscription.codes or None
-        got = self._store.get(pull.topic, pull.queue_id, pull.queue_offset, pull.count, tags=tags)
+        got = self._store.get(pull.topic, pull.queue_id, pull.queue_offset, pull.wanted, tags=tags)
         self._offsets.note_pull(pull.group, pull.topic, pull.queue_id, got.next_offset)
         if first and pull.flags & PullFlag.PULL_COMMIT_OFFSET:
             self._commit(pull)
@@ -112,9 +116,9 @@ class PullHandler:
             self._stats.got(pull.group, pull.topic, got.count, len(got.body))
         else:
             self._stats.get_missed += 1
-        if code == ResponseCode.PULL_NOT_FOUND and first and pull.flags & PullFlag.PULL_SUSPEND:
-            if self._hold(request, peer, pull, tags):
-                return None
+        may_wait = code == ResponseCode.PULL_NOT_FOUND and first and pull.flags & PullFlag.PULL_SUSPEND
+        if may_wait and self._hold(request, peer, pull, tags):
+            return None
         return request.answer(code, got.status.name, self._header(got, topic, group), got.body)
 
     # ---- checks ----
@@ -149,7 +153,9 @@ class PullHandler:
     def _subscription(self, pull: Pull, group: GroupConfig) -> Subscription:
         if pull.flags & PullFlag.PULL_SUBSCRIPTION:
             try:
-                found = Subscription.of_expression(pull.topic, pull.expression, pull.version, pull.expression_type or "TAG")
+                found = Subscription.of_expression(
+                    pull.topic, pull.expression, pull.version, pull.expression_type or "TAG"
+                )
             except SubscriptionWrong:
                 remark = "parse the consumer's subscription failed"
                 raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
@@ -165,7 +171,9 @@ class PullHandler:
         """What the group's heartbeats said."""
         online = self._clients.consumer_group(pull.group)
         if online is None:
-            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, with_faq("the consumer's group info not exist"))
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, with_faq("the consumer's group info not exist")
+            )
         if not group.consume_broadcast_enable and online.is_broadcasting:
             remark = f"the consumer group[{pull.group}] can not consume by broadcast way"
             raise _forbidden(remark, FORBIDDEN_BROADCAST)
@@ -174,7 +182,9 @@ class PullHandler:
             raise _forbidden(remark, FORBIDDEN_SUBSCRIPTION)
         found = online.subscriptions.get(pull.topic)
         if found is None:
-            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, with_faq("the consumer's subscription not exist"))
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, with_faq("the consumer's subscription not exist")
+            )
         if found.version < pull.version:
             raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         return found

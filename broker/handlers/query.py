@@ -1,4 +1,4 @@
-"""VIEW_MESSAGE_BY_ID (33), QUERY_MESSAGE (12), QUERY_CONSUME_QUEUE (321): records and queue entries found by place or key."""
+"""VIEW_MESSAGE_BY_ID (33), QUERY_MESSAGE (12), QUERY_CONSUME_QUEUE (321): records and entries by place or key."""
 
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -63,13 +63,20 @@ class QueryHandler:
         if high == 0:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         if not low <= index < high:
-            return request.answer(remark=f"Index {index} of queue {queue_id}@{topic} is not in [{low}, {high})")
+            return request.answer(
+                remark=f"Index {index} of queue {queue_id}@{topic} is not in [{low}, {high})"
+            )
         entries = self._store.entries(topic, queue_id, index, min(max(count, 0), ENTRIES_MAX))
         body: dict[str, object] = {
             "maxQueueIndex": high,
             "minQueueIndex": low,
             "queueData": [
-                {"eval": False, "physicOffset": e.physical_offset, "physicSize": e.size, "tagsCode": e.tags_code}
+                {
+                    "eval": False,
+                    "physicOffset": e.physical_offset,
+                    "physicSize": e.size,
+                    "tagsCode": e.tags_code,
+                }
                 for e in entries
             ],
         }
@@ -82,7 +89,8 @@ class QueryHandler:
 
 def _within(records: list[bytes], bytes_max: int) -> list[bytes]:
     """The first records that fit; at least one."""
-    total, fit = 0, []
+    total = 0
+    fit: list[bytes] = []
     for record in records:
         total += len(record)
         if fit and total > bytes_max:

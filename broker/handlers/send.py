@@ -128,7 +128,9 @@ class SendHandler:
         marks = {"MSG_REGION": options.region_id, "TRACE_ON": "true" if options.trace_on else "false"}
         try:
             topic = self._checked(message, peer)
-            queue_id = message.queue_id if message.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
+            queue_id = (
+                message.queue_id if message.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
+            )
             if message.batch:
                 self._put_batch(request, peer, message, topic, queue_id, marks)
             else:
@@ -155,7 +157,9 @@ class SendHandler:
         if fault is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         if message.topic in NOT_SENDABLE:
-            raise Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{message.topic}] is forbidden.")
+            raise Refusal(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{message.topic}] is forbidden."
+            )
         if message.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
             raise _later("retries and dead letters")
         if message.sys_flag & TRANSACTION_BITS:
@@ -255,7 +259,10 @@ class SendHandler:
 
     def _put_fault(self, refused: PutRefused) -> tuple[int, str]:
         if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
-            return ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now. The store has stopped taking messages."
+            return (
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "service not available now. The store has stopped taking messages.",
+            )
         return ResponseCode.MESSAGE_ILLEGAL, (
             "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
             f"{self._config.options.max_message_bytes}B, msg properties length limit 32KB."

@@ -1,4 +1,7 @@
-"""Periodic: small jobs that come back, each every so many seconds. Loop thread; a job that fails is logged and comes back."""
+"""Periodic: small jobs that come back, each every so many seconds. A job that fails is logged and comes back.
+
+Loop thread.
+"""
 
 import asyncio
 import logging

@@ -29,7 +29,6 @@ Announce = Callable[[Collection[str] | None], Announcement]
 
 CONNECT_S = 3.0
 ANSWER_S = 24.0
-GOODBYE_S = 1.0
 RETRY_S = 1.0
 GATHER_S = 0.05
 """Topics that change in so short a time are told together."""
@@ -84,14 +83,15 @@ class Registrar:
                 other.changed(known)
 
     async def stop(self) -> None:
-        """Say goodbye to all, each within a second."""
+        """Say goodbye to all, and wait for no answer."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         if self._own is not None:
             self._own[0].unregister(self._identity.cluster, self._identity.address(""), own=True)
-        await asyncio.gather(*(other.leave() for other in self._others))
+        for other in self._others:
+            other.leave()
 
     def _announcement(self, names: Collection[str] | None) -> Announcement:
         if names is None:
@@ -174,16 +174,13 @@ class OtherNameServer:
             if self._peer is None or self._peer.closed:
                 await asyncio.sleep(RETRY_S)
 
-    async def leave(self) -> None:
+    def leave(self) -> None:
         """Unregister if it knows us, and hang up."""
         peer, self._peer = self._peer, None
         if peer is None or peer.closed:
             return
-        goodbye = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._identity.ext(self._host(peer)))
-        try:
-            await peer.ask(goodbye, GOODBYE_S)
-        except OSError as error:
-            log.warning("name server %s:%d did not hear our goodbye: %s", *self._address, error)
+        ext = self._identity.ext(self._host(peer))
+        peer.oneway(RemotingCommand.request(RequestCode.UNREGISTER_BROKER, ext, oneway=True))
         peer.close()
 
     async def _tell(self) -> None:

@@ -1,4 +1,6 @@
-"""Saver: brings tables to their files, in the background and not more often than needed. Loop thread; writes in another.
+"""Saver: brings tables to their files, in the background and not more often than needed.
+
+Loop thread; writes in another.
 
 A table that says `soon` is written after a short delay, so that a thousand changes are one write; a table with a
 period is written when it changed since. The text is made from a snapshot in the writing thread.

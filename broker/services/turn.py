@@ -57,6 +57,8 @@ class Turn:
         self._staged: list[Parked] = []
         self._unsynced: deque[Parked] = deque()
         self._planned = False
+        self._settled = asyncio.Event()
+        self._settled.set()
 
     def park(
         self, end: int, queue: Queue, peer: Peer | None, answer: RemotingCommand | None, *, waits: bool = True
@@ -88,6 +90,7 @@ class Turn:
             if not parked.waits:
                 self._reply(parked)
         self._unsynced.extend(staged)
+        self._settled.clear()
         self._sync_soon()
 
     def synced(self, physical_offset: int) -> None:
@@ -101,12 +104,14 @@ class Turn:
                 self._reply(parked)
         if queues:
             self._news(queues)
+        self._note_settled()
 
     def sync_failed(self, remark: str) -> None:
         """The disk refused a sync: nothing that waits for it may be called stored."""
         waiting = [parked for parked in self._unsynced if parked.waits]
         self._unsynced.clear()
         self._refuse(waiting, remark)
+        self._note_settled()
 
     def expire(self) -> None:
         """Answers that waited longer than syncFlushTimeout go out with FLUSH_DISK_TIMEOUT; their messages stay."""
@@ -119,9 +124,13 @@ class Turn:
                 self._reply(parked)
                 self._unsynced[n] = parked._replace(waits=False)
 
-    @property
-    def unsynced(self) -> int:
-        return len(self._unsynced)
+    async def settled(self) -> None:
+        """Nothing waits for the disk any more."""
+        await self._settled.wait()
+
+    def _note_settled(self) -> None:
+        if not self._unsynced:
+            self._settled.set()
 
     def _let_go(self, staged: list[Parked]) -> None:
         for parked in staged:

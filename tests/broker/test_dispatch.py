@@ -13,7 +13,9 @@ from firearrow.broker.peer import Answer, Peer
 from tests.broker.peers import RecordedPeer
 
 
-def answered(handler: Callable[[RemotingCommand, Peer], Answer], *, oneway: bool = False, code: int = 7) -> list[RemotingCommand]:
+def answered(
+    handler: Callable[[RemotingCommand, Peer], Answer], *, oneway: bool = False, code: int = 7
+) -> list[RemotingCommand]:
     async def run() -> list[RemotingCommand]:
         peer = RecordedPeer()
         dispatch = Dispatch([{7: handler}])
@@ -89,5 +91,8 @@ def test_two_handlers_of_one_code_are_a_mistake() -> None:
 
 def test_a_listener_may_serve_fewer_codes() -> None:
     peer = RecordedPeer()
-    Dispatch([{7: plain, 8: plain}]).without([7])(RemotingCommand(7), peer)
-    assert peer.replies[0].code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    dispatch = Dispatch()
+    dispatch.add([{7: plain, 8: plain}], without=[7])
+    dispatch(RemotingCommand(7), peer)
+    dispatch(RemotingCommand(8), peer)
+    assert [answer.code for answer in peer.replies] == [ResponseCode.REQUEST_CODE_NOT_SUPPORTED, 0]

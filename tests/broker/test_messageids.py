@@ -25,9 +25,13 @@ def test_an_offset_id_is_that_of_the_golden_store() -> None:
 
 def test_unique_ids_are_unique_and_tell_their_time() -> None:
     ids = UniqueIds(bytes([127, 0, 0, 1]))
-    now_ms = int(datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.timezone.utc).timestamp() * 1000)
+    now_ms = int(datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC).timestamp() * 1000)
     made = [ids.next(now_ms) for _ in range(65536)]
     assert len(set(made)) == 65536
     assert all(len(one) == 32 and one.startswith("7F000001") for one in made)
-    began = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    began = (
+        datetime.datetime.fromtimestamp(now_ms / 1000)
+        .astimezone()
+        .replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    )
     assert int(made[0][20:28], 16) == now_ms - int(began.timestamp() * 1000)
