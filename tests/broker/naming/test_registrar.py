@@ -111,8 +111,9 @@ def test_all_topics_at_start_and_changed_ones_at_once() -> None:
         room.topics.create("N3", 4)
         assert await outside.next_topics() == {"N2", "N3"}
         await room.registrar.stop()
-        goodbye = await outside.next()
+        goodbye = outside.peers[0].requests[-1]
         assert (goodbye.code, goodbye.ext["brokerId"]) == (RequestCode.UNREGISTER_BROKER, "0")
+        assert goodbye.is_oneway
         assert outside.peers[0].closed
 
     run(main())
@@ -136,7 +137,7 @@ def test_the_address_that_others_are_told(host: str, bound: str, told: str) -> N
         assert registration.ext["brokerAddr"] == f"{told}:10911"
         assert registration.ext["haServerAddr"] == f"{told}:10912"
         await room.registrar.stop()
-        assert (await outside.next()).ext["brokerAddr"] == f"{told}:10911"
+        assert outside.peers[0].requests[-1].ext["brokerAddr"] == f"{told}:10911"
 
     run(main())
 
@@ -354,9 +355,8 @@ class Heard:
         self._dispatch(request, peer)
         self._answered.put_nowait(request.code)
 
-    async def registration(self) -> None:
-        code = await asyncio.wait_for(self._answered.get(), WAIT_S)
-        assert code == RequestCode.REGISTER_BROKER
+    async def next(self) -> int:
+        return await asyncio.wait_for(self._answered.get(), WAIT_S)
 
 
 def test_over_real_sockets() -> None:
@@ -373,21 +373,23 @@ def test_over_real_sockets() -> None:
             permission=lambda: 6,
             own=None,
             others=addresses(f"localhost:{address[1]}"),
-            connect=lambda host, port: server.connect(host, port, Dispatch([])),
+            connect=server.connect,
             period_ms=30_000,
         )
         told = registrar.changed
         registrar.start()
-        await heard.registration()
+        assert await heard.next() == RequestCode.REGISTER_BROKER
         assert set(naming.routes.topics) == set(topics)
         topics.create("N1", 4)
-        await heard.registration()
+        assert await heard.next() == RequestCode.REGISTER_BROKER
         found = naming.routes.route("N1")
         assert found is not None
         assert found.brokers[0].addresses == {0: "127.0.0.1:10911"}
         await registrar.stop()
-        assert not naming.routes.brokers
+        goodbye = await heard.next()
         await server.close(1)
+        assert goodbye == RequestCode.UNREGISTER_BROKER
+        assert not naming.routes.brokers
 
     run(main())
 
