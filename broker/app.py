@@ -35,7 +35,7 @@ from firearrow.broker.handlers.resets import ResetsHandler
 from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.topics import TopicsHandler
 from firearrow.broker.messageids import host_bytes
-from firearrow.broker.nameserver import naming_routes
+from firearrow.broker.nameserver import NameServer
 from firearrow.broker.options import Options
 from firearrow.broker.peer import Address, Routes
 from firearrow.broker.process import seconds_since_start, stop_on_signals
@@ -52,17 +52,15 @@ from firearrow.broker.tables.announcement import Identity
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.groups import GroupTable
-from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.routes import RouteTable
 from firearrow.broker.tables.topics import TopicTable
 
 log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
-ROUTES_SWEEP_S, CLIENTS_SWEEP_S, TURN_SWEEP_S = 5, 10, 1
+CLIENTS_SWEEP_S, TURN_SWEEP_S = 10, 1
 VIP_BELOW = 2
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -133,9 +131,7 @@ class App:
             subscription_expired_ms=options.subscription_expired_ms,
         )
         self._locks = RebalanceLocks(clock)
-        self._routes = RouteTable(clock)
-        self._kv = KvTable(lambda: self._saver.soon("kv"))
-        self._naming_options = NamingOptions()
+        self._name_server = NameServer(clock, NamingOptions(), lambda: self._saver.soon("kv"))
         self._stats = Stats(options.cluster_name, clock.now_ms())
 
     def _load_tables(self, folder: Path) -> None:
@@ -145,7 +141,7 @@ class App:
             ("topics", "topics.json", self._topics),
             ("groups", "subscriptionGroup.json", self._groups),
             ("offsets", offsets_name, self._offsets),
-            ("kv", "kvConfig.json", self._kv),
+            ("kv", "kvConfig.json", self._name_server.kv),
         ):
             file = ConfigFile(folder / file_name)
             if not file.load(table.load) and name != "kv":
@@ -205,7 +201,7 @@ class App:
     async def _listen(self, options: Options) -> None:
         naming: list[Routes] = []
         if self._naming_listen is not None:
-            naming = naming_routes(self._routes, self._kv, self._naming_options, self._clock)
+            naming = self._name_server.handlers()
             self._naming = await self._server.listen(*self._naming_listen, Dispatch(naming))
         self._dispatch, vip_dispatch = Dispatch(), Dispatch()
         address, vip = await self._listen_with_vip(options, vip_dispatch)
@@ -224,7 +220,7 @@ class App:
             identity,
             self._topics,
             permission=lambda: self._config.options.broker_permission,
-            own=(self._routes, self._kv) if embedded else None,
+            own=(self._name_server.routes, self._name_server.kv) if embedded else None,
             others=addresses(options.name_servers, self._naming if embedded else None),
             connect=self._server.connect,
             period_ms=options.register_period_ms,
@@ -261,7 +257,7 @@ class App:
 
     def _repeat(self) -> None:
         self._periodic = Periodic(self._loop)
-        self._periodic.every(ROUTES_SWEEP_S, self._routes.expire)
+        self._name_server.start(self._loop)
         self._periodic.every(CLIENTS_SWEEP_S, self._clients_handler.sweep)
         self._periodic.every(CLIENTS_SWEEP_S, self._locks.sweep)
         self._periodic.every(TURN_SWEEP_S, self._turn.expire)
@@ -305,6 +301,7 @@ class App:
         """No new requests; everything that was taken is answered."""
         self._server.stop_reading()
         self._periodic.stop()
+        self._name_server.stop()
         self._sampler.stop()
         self._holds.release_all()
         self._turn.end()

@@ -80,7 +80,7 @@ def namesrv(
 ) -> None:
     """Run the name server alone."""
     _logging(log_level)
-    from firearrow.broker.nameserver import NameServerApp  # noqa: PLC0415
+    from firearrow.broker.namesrv_app import NameServerApp  # noqa: PLC0415
 
     address = _address(listen, "--listen")
     if address is None:

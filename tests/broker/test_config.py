@@ -18,7 +18,11 @@ def test_our_keys_are_apaches_but_for_the_named_few() -> None:
 
 def test_defaults_are_apaches() -> None:
     pairs = Config(Options(broker_name="b")).properties()
-    assert (pairs["flushDiskType"], pairs["mappedFileSizeCommitLog"], pairs["defaultTopicQueueNums"]) == ("ASYNC_FLUSH", "1073741824", "8")
+    assert (pairs["flushDiskType"], pairs["mappedFileSizeCommitLog"], pairs["defaultTopicQueueNums"]) == (
+        "ASYNC_FLUSH",
+        "1073741824",
+        "8",
+    )
     assert (pairs["autoCreateTopicEnable"], pairs["maxMessageSize"]) == ("true", "4194304")
 
 
@@ -72,7 +76,9 @@ def test_running_changes_are_all_or_none_and_kept_in_the_file(tmp_path: Path) ->
     assert properties.parse(path.read_text()) == {"brokerName": "b", "flushIntervalCommitLog": "400"}
 
 
-@pytest.mark.parametrize("key", ["brokerName", "listenPort", "brokerIP1", "namesrvAddr", "storePathCommitLog", "flushDiskType"])
+@pytest.mark.parametrize(
+    "key", ["brokerName", "listenPort", "brokerIP1", "namesrvAddr", "storePathCommitLog", "flushDiskType"]
+)
 def test_identity_ports_and_paths_do_not_change_while_running(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key} cannot change"):
         Config(Options()).update({key: "1"})
@@ -80,7 +86,12 @@ def test_identity_ports_and_paths_do_not_change_while_running(key: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "pairs"),
-    [("a=1\n#x\n!y\n\n b : c=d \n", {"a": "1", "b": "c=d"}), ("a=1\na=2", {"a": "2"}), ("a=x\\\ny", {"a": "xy"}), ("a=", {"a": ""})],
+    [
+        ("a=1\n#x\n!y\n\n b : c=d \n", {"a": "1", "b": "c=d"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=x\\\ny", {"a": "xy"}),
+        ("a=", {"a": ""}),
+    ],
 )
 def test_properties_text(text: str, pairs: dict[str, str]) -> None:
     assert properties.parse(text) == pairs

@@ -19,7 +19,9 @@ class Pulls:
         self.ran: list[str] = []
         self.unwanted: set[str] = set()
 
-    def hold(self, name: str, queue: tuple[str, int] = ("T", 0), peer: RecordedPeer | None = None, ms: int = 15_000) -> bool:
+    def hold(
+        self, name: str, queue: tuple[str, int] = ("T", 0), peer: RecordedPeer | None = None, ms: int = 15_000
+    ) -> bool:
         return self.holds.add(
             Held(
                 queue,
@@ -63,7 +65,9 @@ def test_a_pull_whose_tags_do_not_match_stays(pulls: Pulls) -> None:
     assert pulls.ran == ["a"]
 
 
-def test_a_deadline_answers_within_two_tenths_of_a_second(pulls: Pulls, loop: asyncio.AbstractEventLoop) -> None:
+def test_a_deadline_answers_within_two_tenths_of_a_second(
+    pulls: Pulls, loop: asyncio.AbstractEventLoop
+) -> None:
     pulls.hold("early", ms=1_000)
     pulls.hold("late", ms=5_000)
     for passed_ms, ran in ((900, []), (300, ["early"]), (3_000, ["early"]), (1_000, ["early", "late"])):

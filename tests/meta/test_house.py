@@ -15,9 +15,9 @@ FUNCTION_LINES_MAX = 70
 BASICS = {"errors", "clock", "config", "options", "stats", "fastjson", "properties", "messageids"}
 ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
-    "cli": {"app", "nameserver", "config", "options", "errors"},
+    "cli": {"app", "namesrv_app", "config", "options", "errors"},
     "app": {"*"},
-    "nameserver": {"*"},
+    "namesrv_app": {"*"},
     "nameserver": {"handlers", "tables", "peer", *BASICS},
     "server": {"dispatch", "peer", *BASICS},
     "dispatch": {"peer", "errors"},

@@ -43,9 +43,7 @@ def test_the_worked_frames_of_the_protocol() -> None:
         b'{"code":105,"extFields":{"topic":"TopicTest"},"flag":0,"language":"JAVA","opaque":7,'
         b'"serializeTypeCurrentRPC":"JSON","version":401}'
     )
-    command = RemotingCommand(
-        105, {"topic": "TopicTest"}, opaque=7, language=LanguageCode.JAVA, version=401
-    )
+    command = RemotingCommand(105, {"topic": "TopicTest"}, opaque=7, language=LanguageCode.JAVA, version=401)
     assert command.encode() == raw
     command.serializer = 1
     assert command.encode() == bytes.fromhex(
@@ -56,11 +54,17 @@ def test_the_worked_frames_of_the_protocol() -> None:
 @pytest.mark.parametrize(
     ("header", "ext"),
     [
-        (b'{"code":1,"extFields":{"queueId":3,"ok":true,"no":null,"x":-1.5e3}}\n', {"queueId": "3", "ok": "true", "x": "-1.5e3"}),
+        (
+            b'{"code":1,"extFields":{"queueId":3,"ok":true,"no":null,"x":-1.5e3}}\n',
+            {"queueId": "3", "ok": "true", "x": "-1.5e3"},
+        ),
         (b' { "extFields" : { } , "code" : 1 } ', {}),
         (b'{"code":1,"extFields":null,"later":{"a":[1,{"b":"}"}],"c":[]}}', {}),
         (b'{"code":1,"extFields":{"a":"1","a":"2"}}', {"a": "2"}),
-        (b'{"code":1,"extFields":{"p":"K\\u0001\\u00e9\\ud83d\\ude00\\ud800x\\n\\/\\"\\\\"}}', {"p": 'K\x01é😀?x\n/"\\'}),
+        (
+            b'{"code":1,"extFields":{"p":"K\\u0001\\u00e9\\ud83d\\ude00\\ud800x\\n\\/\\"\\\\"}}',
+            {"p": 'K\x01é😀?x\n/"\\'},
+        ),
         ('{"code":1,"extFields":{"p":"K\x01v\x02浙江"}}'.encode(), {"p": "K\x01v\x02浙江"}),
         (b'{"code":1,"extFields":{"p":"\xff"}}', {"p": "�"}),
         (b'{"code":1,"language":12,"remark":""}', {}),
@@ -190,7 +194,9 @@ def test_a_field_that_is_no_number_is_named(text: str) -> None:
 
 
 def test_fields_are_read_as_java_reads_them() -> None:
-    command = RemotingCommand(11, {"i": "-7", "p": "+7", "big": str(2**31), "yes": "TRUE", "one": "1", "empty": ""})
+    command = RemotingCommand(
+        11, {"i": "-7", "p": "+7", "big": str(2**31), "yes": "TRUE", "one": "1", "empty": ""}
+    )
     assert (command.integer("i"), command.integer("p")) == (-7, 7)
     assert command.integer("big") == 2**31
     with pytest.raises(FieldError, match="big does not fit in 32 bits"):

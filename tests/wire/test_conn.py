@@ -15,7 +15,9 @@ FRAMES_A_TURN = 256
 class Echo(Conn):
     """Keeps what it receives; answers each request with `answer_bytes` of body."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, answer_bytes: int | None = None, **limits: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, answer_bytes: int | None = None, **limits: int
+    ) -> None:
         super().__init__(loop, **limits)
         self.commands: list[RemotingCommand] = []
         self.faults: list[str] = []
@@ -93,7 +95,8 @@ def turn(loop: asyncio.AbstractEventLoop) -> None:
 
 def requests(count: int, body: int = 0) -> bytes:
     return b"".join(
-        RemotingCommand(34, {"n": str(n)}, bytes(body), opaque=n, serializer=n % 2).encode() for n in range(count)
+        RemotingCommand(34, {"n": str(n)}, bytes(body), opaque=n, serializer=n % 2).encode()
+        for n in range(count)
     )
 
 
@@ -117,7 +120,9 @@ def test_frames_fed_byte_by_byte(loop: asyncio.AbstractEventLoop) -> None:
 
 
 @pytest.mark.parametrize("piece", [1 << 14, 1 << 17, (1 << 18) - 1, 1 << 18, 1 << 20])
-def test_a_big_frame_among_small_ones_in_pieces_of_any_size(loop: asyncio.AbstractEventLoop, piece: int) -> None:
+def test_a_big_frame_among_small_ones_in_pieces_of_any_size(
+    loop: asyncio.AbstractEventLoop, piece: int
+) -> None:
     big = RemotingCommand(10, body=bytes(range(256)) * 4096 * 4, opaque=7).encode()
     data = requests(2) + big + requests(2)
     conn = Echo(loop)
@@ -182,8 +187,12 @@ def test_a_peer_that_does_not_read_is_not_read(loop: asyncio.AbstractEventLoop) 
     assert transport.reading
 
 
-@pytest.mark.parametrize("bad", [struct.pack(">i", -1), struct.pack(">iI", 4, 9), b"\x16\x03\x01\x00", b"{}{}{}{}"])
-def test_a_lost_frame_boundary_closes_after_the_answers_before_it(loop: asyncio.AbstractEventLoop, bad: bytes) -> None:
+@pytest.mark.parametrize(
+    "bad", [struct.pack(">i", -1), struct.pack(">iI", 4, 9), b"\x16\x03\x01\x00", b"{}{}{}{}"]
+)
+def test_a_lost_frame_boundary_closes_after_the_answers_before_it(
+    loop: asyncio.AbstractEventLoop, bad: bytes
+) -> None:
     conn = Echo(loop, answer_bytes=1)
     transport = connected(conn)
     feed(conn, requests(2) + bad + bytes(8))

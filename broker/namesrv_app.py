@@ -1,0 +1,45 @@
+"""NameServerApp: the process that is a name server and nothing else (`firearrow namesrv`). A composition root."""
+
+import asyncio
+from pathlib import Path
+
+from firearrow.broker.clock import SystemClock
+from firearrow.broker.dispatch import Dispatch
+from firearrow.broker.nameserver import NameServer
+from firearrow.broker.peer import Address
+from firearrow.broker.process import seconds_since_start, stop_on_signals
+from firearrow.broker.server import Server
+from firearrow.broker.services.saver import Saver
+from firearrow.broker.tables.files import ConfigFile
+from firearrow.broker.tables.naming_options import NamingOptions
+
+STOP_S = 1.0
+IDLE_S = 120
+FRAME_BYTES_MAX = 16 << 20
+
+
+class NameServerApp:
+    """KV entries are kept in `~/firearrow/namesrv/kvConfig.json`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, listen: Address) -> None:
+        self._loop = loop
+        self._listen = listen
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT. StartError when it cannot."""
+        saver, stopping = Saver(self._loop), asyncio.Event()
+        server = Server(self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX)
+        naming = NameServer(SystemClock(), NamingOptions(), lambda: saver.soon("kv"))
+        file = ConfigFile(Path.home() / "firearrow" / "namesrv" / "kvConfig.json")
+        file.load(naming.kv.load)
+        saver.add("kv", lambda: file.write(naming.kv.to_json()))
+        try:
+            host, port = await server.listen(*self._listen, Dispatch(naming.handlers()))
+            naming.start(self._loop)
+            stop_on_signals(self._loop, stopping)
+            print(f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s", flush=True)
+            await stopping.wait()
+        finally:
+            naming.stop()
+            await server.close(STOP_S)
+            saver.stop()
