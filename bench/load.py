@@ -105,7 +105,8 @@ def create_topic(address: Address, queues: int = 4) -> None:
 def send_frame(queue_id: int, body: bytes, opaque: int) -> bytes:
     ext = {
         "a": "bench-producer", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0", "g": "1700000000000",
-        "h": "0", "i": f"UNIQ_KEY\x01{opaque:032X}\x02WAIT\x01true\x02TAGS\x01TagA\x02", "j": "0", "k": "false", "m": "false",
+        "h": "0", "i": f"UNIQ_KEY\x01{opaque:032X}\x02WAIT\x01true\x02TAGS\x01TagA\x02", "j": "0", "k": "false",
+        "m": "false",
     }  # fmt: skip
     return RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, body, opaque=opaque).encode()
 
@@ -124,7 +125,8 @@ def send(address: Address, *, messages: int, body_bytes: int, connections: int, 
     each = messages // connections
     body = b"x" * body_bytes
     pipes = [
-        Pipe(address, [send_frame(n % 4, body, at + 1) for at in range(each)], depth) for n in range(connections)
+        Pipe(address, [send_frame(n % 4, body, at + 1) for at in range(each)], depth)
+        for n in range(connections)
     ]
     return each * connections / run(pipes)
 
