@@ -17,6 +17,13 @@ from firearrow.broker.stats import Stats, Window
 
 VERSION_DESC = f"V5_{(PROTOCOL_VERSION - 413) // 20}_{(PROTOCOL_VERSION - 413) % 20 // 2}"
 
+QUEUES = {
+    f"{kind}ThreadPoolQueue{what}": "0"
+    for kind in ("send", "pull", "litePull", "query", "ack")
+    for what in ("Size", "HeadWaitTimeMills")
+}
+"""Requests that wait for a thread: none ever do, and tools print what is missing as null."""
+
 
 class InspectionHandler:
     def __init__(self, store: MessageStore, config: Config, stats: Stats, clock: Clock) -> None:
@@ -80,7 +87,7 @@ class InspectionHandler:
         return request.answer(body=orjson.dumps(status | {"masterCommitLogMaxOffset": self._store.written}))
 
     def runtime_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        table = {**self._totals(), **self._rates(), **self._disk(), **self._log()}
+        table = {**self._totals(), **self._rates(), **self._disk(), **self._log(), **QUEUES}
         return request.answer(body=orjson.dumps({"table": table}))
 
     def _totals(self) -> dict[str, str]:

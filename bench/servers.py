@@ -1,0 +1,173 @@
+"""Servers as processes, each pinned to CPU 0: FireArrow, and Apache's broker from Maven's local repository."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+
+Address = tuple[str, int]
+SERVER_CPU = 0
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>bench</groupId><artifactId>apache</artifactId><version>1</version><packaging>pom</packaging><dependencies>
+<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-broker</artifactId><version>5.5.0</version></dependency>
+<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-namesrv</artifactId><version>5.5.0</version></dependency>
+</dependencies></project>
+"""
+
+
+@dataclass
+class Server:
+    """A running broker. `ready_s`: from the start of its process to its first answer to a stored send."""
+
+    name: str
+    address: Address
+    ready_s: float
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def anonymous_mib(self) -> float:
+        """RssAnon of all its processes."""
+        total = 0
+        for process in self.processes:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            total += int(re.search(r"RssAnon:\s+(\d+) kB", status)[1])  # type: ignore[index]
+        return total / 1024
+
+    def cpu_s(self) -> float:
+        """CPU time that its processes have used."""
+        ticks = 0
+        for process in self.processes:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def pinned(command: list[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=os.environ | environment,
+            preexec_fn=lambda: os.sched_setaffinity(0, {SERVER_CPU}),
+        )  # fmt: skip
+
+
+def firearrow(folder: Path, *settings: str) -> Server:
+    port, started = free_port(), time.monotonic()
+    command = [sys.executable, "-m", "firearrow.broker", "--store", str(folder / "store")]
+    command += ["--listen", f"127.0.0.1:{port}", "--namesrv-listen", "127.0.0.1:0"]
+    command += [word for setting in settings for word in ("--set", setting)]
+    process = pinned(command, folder / "firearrow.log")
+    _first_send(process, ("127.0.0.1", port), folder / "firearrow.log")
+    return Server("firearrow", ("127.0.0.1", port), time.monotonic() - started, [process])
+
+
+def class_path(folder: Path) -> str:
+    """Of Apache's broker and name server. RuntimeError when Maven or Java is missing or fails."""
+    listing = folder / "classpath.txt"
+    if not listing.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "pom.xml").write_text(POM)
+        command = [
+            "mvn",
+            "-q",
+            "-B",
+            "-f",
+            str(folder / "pom.xml"),
+            "dependency:build-classpath",
+            f"-Dmdep.outputFile={listing}",
+        ]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=600)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise RuntimeError(f"Apache's broker needs Java 17 and Maven: {error}") from None
+    return listing.read_text().strip()
+
+
+def apache(folder: Path, jars: str, *settings: str) -> Server:
+    """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone."""
+    home, port, naming = folder / "apache", free_port(), free_port()
+    (home / "conf").mkdir(parents=True)
+    conf = {
+        "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "listenPort": str(port),
+        "brokerIP1": "127.0.0.1", "namesrvAddr": f"127.0.0.1:{naming}", "storePathRootDir": str(home / "store"),
+        "storePathCommitLog": str(home / "store" / "commitlog"), "autoCreateTopicEnable": "true",
+    }  # fmt: skip
+    conf |= dict(setting.split("=", 1) for setting in settings)
+    (home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
+    (home / "namesrv.conf").write_text(f"listenPort={naming}\nkvConfigPath={home}/kv.json\n")
+    java = ["java", f"-Duser.home={home}", "-cp", jars]
+    log = folder / "apache.log"
+    names = pinned(
+        [*java[:1], "-Xmx128m", *java[1:], "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(home / "namesrv.conf")],
+        log, ROCKETMQ_HOME=str(home),
+    )  # fmt: skip
+    _wait_port(("127.0.0.1", naming), names, log)
+    started = time.monotonic()
+    broker = pinned(
+        [*java[:1], "-Xms1g", "-Xmx1g", *java[1:], "org.apache.rocketmq.broker.BrokerStartup", "-c", str(home / "broker.conf")],
+        log, ROCKETMQ_HOME=str(home),
+    )  # fmt: skip
+    _first_send(broker, ("127.0.0.1", port), log)
+    return Server("apache", ("127.0.0.1", port), time.monotonic() - started, [names, broker])
+
+
+def _wait_port(address: Address, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"exit {process.returncode}: {log.read_text()[-1000:]}")
+        try:
+            socket.create_connection(address, 1).close()
+        except OSError:
+            time.sleep(0.01)
+            continue
+        return
+    raise RuntimeError(f"{address} does not answer")
+
+
+def _first_send(process: subprocess.Popen[bytes], address: Address, log: Path) -> None:
+    """Return when a message was stored."""
+    deadline = time.monotonic() + 90
+    ext = dict(
+        zip(
+            "abcdefghijkm",
+            ("p", "first", "TBW102", "4", "0", "0", "0", "0", "", "0", "false", "false"),
+            strict=True,
+        )
+    )
+    frame = RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, b"x").encode()
+    while time.monotonic() < deadline:
+        _wait_port(address, process, log)
+        try:
+            with socket.create_connection(address, 5) as connection:
+                connection.sendall(frame)
+                head = connection.recv(4)
+                answer = head + connection.recv(int.from_bytes(head), socket.MSG_WAITALL)
+        except OSError:
+            continue
+        if RemotingCommand.decode(answer).code == 0:
+            return
+        time.sleep(0.02)
+    raise RuntimeError(f"{address} stores nothing: {log.read_text()[-1000:]}")
