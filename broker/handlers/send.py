@@ -196,7 +196,8 @@ class SendHandler:
         properties = properties_of(message.properties)
         _refuse_later(properties)
         properties.pop("POP_CK", None)
-        unique_id = properties.setdefault("UNIQ_KEY", self._unique_ids.next(self._clock.now_ms()))
+        unique_id = properties.get("UNIQ_KEY") or self._unique_ids.next(self._clock.now_ms())
+        properties["UNIQ_KEY"] = unique_id
         properties |= marks
         properties["CLUSTER"] = self._config.options.cluster_name
         placed = self._store.put(
