@@ -112,7 +112,7 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
     conf = {
         "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "listenPort": str(port),
         "brokerIP1": "127.0.0.1", "namesrvAddr": f"127.0.0.1:{naming}", "storePathRootDir": str(home / "store"),
-        "storePathCommitLog": str(home / "store" / "commitlog"), "autoCreateTopicEnable": "true",
+        "storePathCommitLog": str(home / "store" / "commitlog"), "waitTimeMillsInSendQueue": "100000", "autoCreateTopicEnable": "true",
     }  # fmt: skip
     conf |= dict(setting.split("=", 1) for setting in settings)
     (home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
