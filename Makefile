@@ -21,11 +21,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 $(STAMP): $(VENV)/bin/python $(SOURCES)
-	$(BIN)/pip install --quiet --editable .
-	touch $@
-$(VENV)/.test: $(STAMP)
-	$(BIN)/pip install --quiet --editable '.[test]'
-	touch $@
+	@echo "building (a minute or so) ..."
+	PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --editable .
+	@touch $@
+$(VENV)/.test: $(STAMP) pyproject.toml
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["test"], sep="\n")' > $(VENV)/test.txt
+	$(BIN)/pip install --quiet --requirement $(VENV)/test.txt
+	@touch $@
 clean:
 	rm -rf $(VENV) build *.egg-info
 	find _native -name '*.so' -o -name '*.c' | xargs rm -f

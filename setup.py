@@ -52,9 +52,11 @@ setup(
     packages=packages(),
     package_dir={f"firearrow.{folder}": folder for folder in FOLDERS},
     package_data={"": ["py.typed", "*.pxd", "*.pyi", "*.h"]},
+    options={"build_ext": {"parallel": os.cpu_count() or 1}},
     ext_modules=cythonize(
         extensions(),
         include_path=[str(link_shape())],
+        nthreads=os.cpu_count() or 1,
         compiler_directives={
             "language_level": "3",
             "embedsignature": False,
