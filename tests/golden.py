@@ -1,4 +1,4 @@
-"""The recorded truth: conversations and stores of a live Apache RocketMQ, beside the project (`../shared/golden`)."""
+"""The recorded truth: conversations and stores of a live Apache RocketMQ (`recorded/README.md`)."""
 
 import base64
 import functools
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-GOLDEN = Path(__file__).resolve().parents[2] / "shared" / "golden"
+GOLDEN = Path(__file__).resolve().parent / "recorded"
 
 
 @dataclass(frozen=True)
