@@ -189,7 +189,7 @@ class App:
             CleaningHandler(store, topics, clock),
             GroupsHandler(groups, offsets, config),
             ResetsHandler(offsets, topics, groups, clients, store=store, config=config),
-            ConsumersHandler(store, topics, offsets, clients, config),
+            ConsumersHandler(store, topics, groups, offsets, clients, config),
             ProducersHandler(clients, clock),
             ProgressHandler(store, topics, groups, offsets, clients, config, clock, stats),
             InspectionHandler(store, config, stats, clock),

@@ -12,6 +12,7 @@ from firearrow.broker.errors import Refusal
 from firearrow.broker.messageids import offset_of
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables.clients import ClientTable, Member
+from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicTable
 
@@ -27,12 +28,14 @@ class ConsumersHandler:
         self,
         store: MessageStore,
         topics: TopicTable,
+        groups: GroupTable,
         offsets: ConsumerOffsets,
         clients: ClientTable,
         config: Config,
     ) -> None:
         self._store = store
         self._topics = topics
+        self._groups = groups
         self._offsets = offsets
         self._clients = clients
         self._config = config
@@ -69,7 +72,8 @@ class ConsumersHandler:
 
     def topics_of_group(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         topics = self._offsets.topics_of(request.text("group"))
-        address = f"{self._config.options.broker_ip or peer.local[0]}:{self._config.options.listen_port}"
+        options = self._config.options
+        address = f"{options.broker_ip or peer.local[0]}:{options.listen_port or peer.local[1]}"
         return request.answer(body=orjson.dumps({"brokerAddr": address, "topicList": topics}))
 
     def subscription(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -90,6 +94,9 @@ class ConsumersHandler:
         topic = self._topics.get(request.text_or("topic", ""))
         if topic is not None:
             ext["topicSysFlag"] = str(topic.sys_flag)
+        group = self._groups.get(request.text_or("consumerGroup", ""))
+        if group is not None:
+            ext["groupSysFlag"] = str(group.sys_flag)
         body = b""
         message_id = request.text_or("msgId", "")
         if message_id:

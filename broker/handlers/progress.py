@@ -98,7 +98,7 @@ class ProgressHandler:
             await asyncio.sleep(0)
         options = self._config.options
         body = {
-            "brokerAddr": f"{options.broker_ip or peer.local[0]}:{options.listen_port}",
+            "brokerAddr": f"{options.broker_ip or peer.local[0]}:{options.listen_port or peer.local[1]}",
             "consumeStatsList": listed,
             "totalDiff": behind,
             "totalInflightDiff": inflight,

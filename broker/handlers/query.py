@@ -49,10 +49,11 @@ class QueryHandler:
             request.integer("endTimestamp"),
             tag=request.text_or("indexType", "") == "T",
         )
-        ext = {"indexLastUpdatePhyoffset": str(last_offset), "indexLastUpdateTimestamp": str(last_ms)}
         if not records:
             remark = "can not find message, maybe time range not correct"
+            ext = {"indexLastUpdatePhyoffset": "0", "indexLastUpdateTimestamp": "0"}
             return request.answer(ResponseCode.QUERY_NOT_FOUND, remark, ext)
+        ext = {"indexLastUpdatePhyoffset": str(last_offset), "indexLastUpdateTimestamp": str(last_ms)}
         return request.answer(ext=ext, body=b"".join(_within(records, BODY_BYTES_MAX)))
 
     def query_consume_queue(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:

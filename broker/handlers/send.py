@@ -237,8 +237,9 @@ class SendHandler:
             reconsume_times=message.reconsume_times,
             now_ms=self._clock.now_ms(),
         )
-        unique_id = properties.get("UNIQ_KEY") or self._unique_ids.next(self._clock.now_ms())
-        self._park(request, peer, message, queue_id, placed, marks | {"transactionId": unique_id}, properties)
+        if unique_id := properties.get("UNIQ_KEY"):  # clients of 4.x give a batch none
+            marks["transactionId"] = unique_id
+        self._park(request, peer, message, queue_id, placed, marks, properties)
 
     def _park(
         self,
