@@ -347,10 +347,9 @@ def _open_store(options: Options) -> MessageStore:
         ) from None
 
 
-def _disk_fault(error: OSError) -> str:
-    return (
-        f"service not available now. The message could not be written to the disk: {error.strerror or error}"
-    )
+def _disk_fault(error: Exception) -> str:
+    what = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return f"service not available now. The message could not be written to the disk: {what}"
 
 
 def _own_address(bind: str) -> str:

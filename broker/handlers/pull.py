@@ -1,5 +1,6 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks in Apache's order, the read, the hold. Loop thread."""
 
+import logging
 from typing import NamedTuple
 
 from firearrow._native.store.store import GetStatus, Got, MessageStore
@@ -17,6 +18,8 @@ from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused
 from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
+
+log = logging.getLogger("firearrow.pull")
 
 FORBIDDEN_BY_BROKER, FORBIDDEN_BY_GROUP, FORBIDDEN_BY_TOPIC, FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = (
     range(1, 6)
@@ -223,6 +226,9 @@ class PullHandler:
                 answer = self._run(request, peer, pull, first=False)
             except Refusal as refusal:
                 answer = request.answer(refusal.code, refusal.remark, refusal.ext)
+            except Exception as error:  # whatever happens, this peer gets an answer and the others their news
+                log.exception("a held pull of %s@%s failed", pull.group, pull.topic)
+                answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
             if answer is not None:
                 peer.reply(answer)
 

@@ -34,6 +34,7 @@ class Flusher:
         self._failed = failed
         self._wake = threading.Event()
         self._stopping = False
+        self._unprepared = False
         self._queues_at = 0.0
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
 
@@ -68,10 +69,21 @@ class Flusher:
             offset = self._store.sync()
             if self._sync_flush:
                 self._call(self._synced, offset)
-        self._store.prepare()
+        self._prepare()
         if self._loop.time() >= self._queues_at:
             self._store.flush_queues()
             self._queues_at = self._loop.time() + self._queue_interval_ms() / 1000
+
+    def _prepare(self) -> None:
+        """Without a segment made ahead the next one is made when it is needed, and a full disk is told then."""
+        try:
+            self._store.prepare()
+        except OSError as error:
+            if not self._unprepared:
+                log.warning("the next log segment could not be made ahead: %s", error)
+            self._unprepared = True
+        else:
+            self._unprepared = False
 
     def _call(self, callback: Callable[..., None], value: object) -> None:
         try:

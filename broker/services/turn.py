@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import MessageStore, StoreError
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
@@ -44,7 +44,7 @@ class Turn:
         sync_timeout_ms: int,
         news: Callable[[set[Queue]], None],
         sync_soon: Callable[[], None],
-        full: Callable[[OSError], str],
+        full: Callable[[Exception], str],
     ) -> None:
         self._loop = loop
         self._store = store
@@ -78,7 +78,7 @@ class Turn:
         staged, self._staged = self._staged, []
         try:
             self._store.write()
-        except OSError as error:
+        except (OSError, StoreError) as error:
             log.error("nothing of this turn was stored: %s", error)
             self._refuse(staged, self._full(error))
             return

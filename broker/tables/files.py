@@ -46,7 +46,7 @@ class ConfigFile:
         return True
 
     def write(self, text: bytes) -> None:
-        """On disk when it returns; a crash leaves a whole file, or no file and a whole `.bak`. OSError."""
+        """On disk when it returns; a crash leaves a whole file, the old one or the new one. OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(f"{self.path}.tmp")
         with fresh.open("wb") as file:
@@ -54,7 +54,10 @@ class ConfigFile:
             file.flush()
             os.fsync(file.fileno())
         if self.path.exists():
-            self.path.replace(self._backup)
+            spare = Path(f"{self._backup}.tmp")
+            spare.unlink(missing_ok=True)
+            os.link(self.path, spare)
+            spare.replace(self._backup)
         fresh.replace(self.path)
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
