@@ -51,7 +51,7 @@ def packages() -> list[str]:
 setup(
     packages=packages(),
     package_dir={f"firearrow.{folder}": folder for folder in FOLDERS},
-    package_data={"": ["py.typed", "*.pxd", "*.pyi", "*.h"]},
+    package_data={"": ["py.typed", "*.pxd", "*.pyi", "*.h", "*.txt"]},
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
     ext_modules=cythonize(
         extensions(),

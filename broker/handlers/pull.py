@@ -21,9 +21,11 @@ from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
 log = logging.getLogger("firearrow.pull")
 
-FORBIDDEN_BY_BROKER, FORBIDDEN_BY_GROUP, FORBIDDEN_BY_TOPIC, FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = (
-    range(1, 6)
-)
+FORBIDDEN_BY_BROKER = 1
+FORBIDDEN_BY_GROUP = 2
+FORBIDDEN_BY_TOPIC = 3
+FORBIDDEN_BROADCAST = 4
+FORBIDDEN_SUBSCRIPTION = 5
 HOLD_MS_MAX = 600_000
 ENTRIES_CHECKED = 800
 """News of a queue is searched for a wanted tag in so many entries; behind more, the pull runs to move on."""
