@@ -20,6 +20,7 @@ cli = typer.Typer(
     name="firearrow",
     help="A message broker for one machine that speaks Apache RocketMQ.",
     add_completion=False,
+    rich_markup_mode=None,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

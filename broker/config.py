@@ -75,7 +75,11 @@ def from_file(options: Options, path: Path) -> Options:
 
     OSError, ConfigError, or ValueError for a file that is no properties text.
     """
-    pairs = properties.parse(path.read_text("utf-8"))
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is no UTF-8 text") from None
+    pairs = properties.parse(text)
     ours, apache = options_by_key(), apache_keys()
     without_effect = sorted(key for key in pairs if key not in ours and key in apache)
     unknown = sorted(key for key in pairs if key not in ours and key not in apache)

@@ -8,7 +8,10 @@ from firearrow._native.wire.command import RemotingCommand
 
 
 class Connection:
-    """A blocking connection; `ask` sends one request and reads its answer, keeping what the broker asks of us meanwhile."""
+    """A blocking connection; `ask` sends one request and reads its answer.
+
+    What the broker asks of us meanwhile is kept in `requests`.
+    """
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
         self.socket = socket.create_connection(address, timeout_s)
@@ -22,6 +25,10 @@ class Connection:
         command.opaque = self._opaque
         self.socket.sendall(command.encode())
         return self._opaque
+
+    def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> int:
+        """Without waiting for the answer; gives its opaque."""
+        return self.send(RemotingCommand(code, ext, body))
 
     def send_raw(self, data: bytes) -> None:
         self.socket.sendall(data)

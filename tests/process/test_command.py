@@ -1,0 +1,243 @@
+"""The command line: help, version, settings, and one sentence with exit code 2 or 3 when it cannot go on."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from tests.process.connection import Connection
+from tests.process.requests import send
+from tests.process.running import Broker
+
+COMMAND = [str(Path(sys.executable).with_name("firearrow"))]
+WRONG_USAGE, CANNOT_START = 2, 3
+
+
+def run(*args: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *args], capture_output=True, text=True, timeout=30, check=False,
+        env=os.environ | {"COLUMNS": "300", "TERM": "dumb"} | (environment or {}),
+    )  # fmt: skip
+
+
+def run_broker(store: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    ports = [
+        word
+        for option in ("--listen", "--namesrv-listen")
+        if option not in args
+        for word in (option, "127.0.0.1:0")
+    ]
+    return run("broker", "--store", str(store), *ports, *args)
+
+
+def sentence(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The one line on stderr; nothing on stdout, no traceback."""
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    if code == CANNOT_START:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("firearrow: ")]
+        assert len(lines) == 1, done.stderr
+        return lines[0]
+    return done.stderr
+
+
+@pytest.mark.parametrize("args", [("--version",), ("broker", "--version")])
+def test_version(args: tuple[str, ...]) -> None:
+    done = run(*args)
+    assert done.returncode == 0
+    assert done.stdout.startswith("firearrow 0.")
+
+
+def test_help_names_every_option() -> None:
+    done = run("broker", "--help")
+    assert done.returncode == 0
+    for option in (
+        "--store",
+        "--listen",
+        "--namesrv-listen",
+        "--namesrv",
+        "--config",
+        "--set",
+        "--log-level",
+    ):
+        assert option in done.stdout
+    assert "namesrv" in run("--help").stdout
+
+
+def test_name_server_alone(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "namesrv", "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE, text=True, env=os.environ | {"HOME": str(tmp_path)},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], 20)[0]
+        line = process.stdout.readline()
+        assert line.startswith("firearrow ready: name server 127.0.0.1:")
+        address = "127.0.0.1", int(line.split(":")[2].split(",")[0])
+        with Connection(address) as connection:
+            assert connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == 0
+        with Broker(
+            tmp_path / "store", "--namesrv-listen", "off", "--namesrv", f"127.0.0.1:{address[1]}"
+        ) as broker:
+            with Connection(address) as connection:
+                wanted = f":{broker.address[1]}".encode()
+                until = time.monotonic() + 5
+                while wanted not in (known := connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body):
+                    assert time.monotonic() < until, known
+            assert broker.stop() == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(2) == 0
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("args", "named"),
+    [
+        (("--no-such-option",), "--no-such-option"),
+        (("--listen", "10911"), "--listen"),
+        (("--listen", "127.0.0.1:70000"), "--listen"),
+        (("--namesrv-listen", "127.0.0.1:x"), "--namesrv-listen"),
+        (("--listen", "off"), "--listen"),
+        (("--set", "flushDiskType"), "--set"),
+        (("--set", "noSuchKey=1"), "noSuchKey"),
+        (("--set", "maxMessageSize=9"), "maxMessageSize"),
+        (("--set", "maxMessageSize=many"), "maxMessageSize"),
+        (("--set", "flushDiskType=NEVER"), "flushDiskType"),
+        (("--set", "brokerId=1"), "brokerId"),
+        (("--log-level", "loud"), "--log-level"),
+        (("--config", "/nowhere/broker.conf"), "/nowhere/broker.conf"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, args: tuple[str, ...], named: str) -> None:
+    assert named in sentence(run_broker(tmp_path / "store", *args), WRONG_USAGE)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (b"\xff\xfe\x00", "broker.conf"),
+        (b"maxMessageSize=lots", "maxMessageSize"),
+        (b"brokerRole=SLAVE", "SLAVE"),
+    ],
+)
+def test_bad_config_file(tmp_path: Path, text: bytes, named: str) -> None:
+    config = tmp_path / "broker.conf"
+    config.write_bytes(text)
+    assert named in sentence(run_broker(tmp_path / "store", "--config", str(config)), WRONG_USAGE)
+
+
+@pytest.mark.parametrize("option", ["--listen", "--namesrv-listen"])
+def test_port_taken(tmp_path: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        text = sentence(run_broker(tmp_path / "store", option, f"127.0.0.1:{port}"), CANNOT_START)
+    assert port in text
+    assert "taken" in text
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_vip_port_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port + 2))
+            except OSError:
+                pytest.skip("the port two above is taken")
+        text = sentence(run_broker(tmp_path / "store", "--listen", f"127.0.0.1:{port + 2}"), CANNOT_START)
+    assert str(port) in text
+
+
+def test_address_of_another_machine(tmp_path: Path) -> None:
+    assert "192.0.2.1" in sentence(run_broker(tmp_path / "store", "--listen", "192.0.2.1:0"), CANNOT_START)
+
+
+def test_bad_outside_name_server(tmp_path: Path) -> None:
+    assert "namesrvAddr" in sentence(run_broker(tmp_path / "store", "--namesrv", "nowhere"), CANNOT_START)
+
+
+def test_folder_of_another_broker(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store") as broker:
+        text = sentence(run_broker(tmp_path / "store"), CANNOT_START)
+        assert "another broker" in text
+        assert str(tmp_path / "store") in text
+        assert broker.stop() == 0
+
+
+def test_foreign_folder(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"meow")
+    assert "no store" in sentence(run_broker(tmp_path / "photos"), CANNOT_START)
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
+
+
+def test_a_file_for_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("not a folder")
+    assert str(tmp_path / "store") in sentence(run_broker(tmp_path / "store"), CANNOT_START)
+
+
+def test_other_file_sizes(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store", "--set", "mappedFileSizeCommitLog=1048576") as broker:
+        with broker.connect() as connection:
+            assert send(connection, "Sized", b"x").code == 0
+        assert broker.stop() == 0
+    text = sentence(run_broker(tmp_path / "store", "--set", "mappedFileSizeCommitLog=2097152"), CANNOT_START)
+    assert "mappedFileSizeCommitLog" in text or "size" in text
+
+
+@pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json"])
+def test_damaged_table(tmp_path: Path, name: str) -> None:
+    with Broker(tmp_path / "store") as broker:
+        assert broker.stop() == 0
+    for file in (name, name + ".bak"):
+        (tmp_path / "store" / "config" / file).write_text('{"topicConfigTable": [')
+    assert name in sentence(run_broker(tmp_path / "store"), CANNOT_START)
+
+
+def test_read_only_folder(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root is not refused by permissions")
+    (tmp_path / "store").mkdir(mode=0o500)
+    assert "permissions" in sentence(run_broker(tmp_path / "store"), CANNOT_START)
+
+
+CONF = """
+# of Apache's distribution
+brokerClusterName = DefaultCluster
+brokerName = broker-a
+brokerId = 0
+deleteWhen = 04
+fileReservedTime = 48
+brokerRole = ASYNC_MASTER
+flushDiskType = ASYNC_FLUSH
+maxMessageSize = 70000
+noSuchKeyAnywhere = 1
+"""
+
+
+def test_an_apache_config_is_taken_as_it_is(tmp_path: Path) -> None:
+    config = tmp_path / "broker.conf"
+    config.write_text(CONF)
+    args = ("--config", str(config), "--set", "maxMessageSize=80000", "--log-level", "info")
+    with Broker(tmp_path / "store", *args) as broker, broker.connect() as connection:
+        in_force = connection.ask(RequestCode.GET_BROKER_CONFIG).body.decode().splitlines()
+        assert "brokerName=broker-a" in in_force
+        assert "maxMessageSize=80000" in in_force
+        log = broker.log.read_text()
+        for key in ("deleteWhen", "fileReservedTime", "noSuchKeyAnywhere"):
+            assert log.count(key) == 1, key
+        assert "brokerClusterName" not in log

@@ -1,0 +1,106 @@
+"""Start and stop: the ready line, the ports, the signals."""
+
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from tests.process.connection import Connection
+from tests.process.requests import pull_ext, send, send_ext
+from tests.process.running import READY, Broker
+
+LOOPBACK = "127.0.0.1"
+
+
+def test_ready_line_tells_where_it_listens(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store") as broker:
+        assert READY.fullmatch(broker.line)
+        assert f"store {tmp_path / 'store'}," in broker.line
+        assert broker.address[0] == LOOPBACK
+        with broker.connect() as to_broker, broker.connect_name_server() as to_name_server:
+            assert to_broker.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+            assert to_name_server.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == 0
+        assert "--listen 0.0.0.0" in broker.log.read_text()
+        assert broker.stop() == 0
+
+
+def test_only_loopback_listens(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store") as broker:
+        inodes = set()
+        for fd in Path(f"/proc/{broker.process.pid}/fd").iterdir():
+            found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(fd))
+            if found:
+                inodes.add(found[1])
+        rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        listening = [row[1] for row in rows if row[3] == "0A" and row[9] in inodes]
+        assert len(listening) == 3
+        assert {address.partition(":")[0] for address in listening} == {"0100007F"}
+
+
+def test_vip_port_takes_sends_and_refuses_pulls(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store") as broker, Connection((LOOPBACK, broker.address[1] - 2)) as vip:
+        assert send(vip, "Vip", b"over the VIP port").code == 0
+        assert vip.ask(RequestCode.PULL_MESSAGE, pull_ext("Vip")).code == 3
+        assert vip.ask(RequestCode.LITE_PULL_MESSAGE, pull_ext("Vip")).code == 3
+
+
+def test_name_server_off(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store", "--namesrv-listen", "off") as broker:
+        assert broker.name_server is None
+        with broker.connect() as connection:
+            assert send(connection, "Alone", b"x").code == 0
+            assert connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Alone"}).code == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_signal_under_load_stops_cleanly(tmp_path: Path, number: signal.Signals, flush: str) -> None:
+    with Broker(tmp_path / "store", "--set", f"flushDiskType={flush}") as broker:
+        flowing = threading.Event()
+        acknowledged: list[int] = []
+
+        def produce() -> None:
+            with broker.connect() as connection:
+                try:
+                    while True:
+                        for _ in range(32):
+                            opaque = connection.send_request(
+                                RequestCode.SEND_MESSAGE_V2, send_ext("Load"), bytes(512)
+                            )
+                        for _ in range(32):
+                            answer = connection.receive()
+                            if answer.code == 0:
+                                acknowledged.append(opaque)
+                        flowing.set()
+                except OSError:
+                    pass
+
+        threads = [threading.Thread(target=produce) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        assert flowing.wait(10)
+        broker.process.send_signal(number)
+        assert broker.process.wait(2) == 0
+        for thread in threads:
+            thread.join()
+        assert not (broker.store / "abort").exists()
+        assert "Traceback" not in broker.log.read_text()
+    with Broker(tmp_path / "store") as again, again.connect() as connection:
+        ext = {"topic": "Load", "queueId": "0"}
+        stored = int(connection.ask(RequestCode.GET_MAX_OFFSET, ext).ext["offset"])
+        assert stored >= len(acknowledged) > 0
+
+
+def test_second_signal_stops_at_once(tmp_path: Path) -> None:
+    """The clean stop is kept busy by a peer that leaves a flood of answers unread."""
+    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+        assert send(connection, "Unread", bytes(200_000)).code == 0
+        for _ in range(100):
+            connection.send_request(RequestCode.PULL_MESSAGE, pull_ext("Unread"))
+        broker.process.send_signal(signal.SIGTERM)
+        broker.process.send_signal(signal.SIGINT)
+        assert broker.process.wait(2) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
