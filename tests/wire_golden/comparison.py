@@ -1,0 +1,180 @@
+"""Compares what Apache sent with what we sent, value by value. A difference has a path. What may be is not said here.
+
+JSON is compared as values, lists of Java's sets without their order, message bodies record by record. The language
+of the header is not compared here: it is another in every frame.
+"""
+
+import base64
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from firearrow._native.store.record import Record, RecordError, decode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker import fastjson, properties
+from firearrow.broker.fastjson import MessageQueue
+from tests.wire_golden.player import Exchange
+from tests.wire_golden.translation import Translation
+
+RECORDS = ("PULL_MESSAGE", "LITE_PULL_MESSAGE", "QUERY_MESSAGE", "VIEW_MESSAGE_BY_ID")
+PROPERTIES = ("GET_BROKER_CONFIG", "GET_NAMESRV_CONFIG")
+ABSENT = None
+Key = str | int | MessageQueue
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`path` leads from the frame to the value; ABSENT where one side has none."""
+
+    exchange: Exchange
+    path: tuple[Key, ...]
+    theirs: Any
+    ours: Any
+
+    @property
+    def request(self) -> RemotingCommand | None:
+        return None if self.exchange.request is None else self.exchange.request.command
+
+    @property
+    def asked(self) -> int:
+        """The code of the request, whoever asked."""
+        return self.exchange.theirs.command.code if self.request is None else self.request.code
+
+    @property
+    def topic(self) -> str:
+        ext = {} if self.request is None else self.request.ext
+        return ext.get("topic", ext.get("b", ""))
+
+    @property
+    def leaf(self) -> Key:
+        return self.path[-1]
+
+    def __str__(self) -> str:
+        path = ".".join(map(str, self.path))
+        return f"{self.exchange.theirs} {self.topic}: {path}: {str(self.theirs)[:300]!r} / {str(self.ours)[:300]!r}"
+
+
+class Comparison:
+    def __init__(self, translation: Translation) -> None:
+        self._translation = translation
+
+    def __call__(self, exchange: Exchange) -> list[Difference]:
+        theirs, ours = exchange.theirs.command, exchange.ours
+        if ours is None:
+            return [Difference(exchange, ("silence",), theirs.code, None)]
+        found = [
+            Difference(exchange, (name,), getattr(theirs, name), getattr(ours, name))
+            for name in ("version", "serializer")
+            if getattr(theirs, name) != getattr(ours, name)
+        ]
+        if theirs.code != ours.code:
+            return [
+                *found,
+                Difference(exchange, ("code",), (theirs.code, theirs.remark), (ours.code, ours.remark)),
+            ]
+        if (theirs.remark or "") != (ours.remark or ""):
+            found.append(Difference(exchange, ("remark",), theirs.remark, ours.remark))
+        found += [Difference(exchange, *one) for one in _values(theirs.ext, ours.ext, ("ext",))]
+        found += [Difference(exchange, *one) for one in self._bodies(exchange, theirs.body, ours.body)]
+        return found
+
+    def _bodies(self, exchange: Exchange, theirs: bytes, ours: bytes) -> Iterator["Found"]:
+        name = exchange.theirs.line.get("answers")
+        if not theirs or not ours:
+            if theirs != ours:
+                yield ("body",), theirs or ABSENT, ours or ABSENT
+        elif name in RECORDS or exchange.theirs.line["name"] == "CONSUME_MESSAGE_DIRECTLY":
+            yield from self._records(exchange, theirs, ours)
+        elif name in PROPERTIES:
+            yield from _values(properties.parse(theirs.decode()), properties.parse(ours.decode()), ("body",))
+        elif theirs[:1] in b"{[":
+            yield from _values(fastjson.loads(theirs), fastjson.loads(ours), ("body",))
+        elif theirs != ours:
+            yield ("body",), theirs, ours
+
+    def _records(self, exchange: Exchange, theirs: bytes, ours: bytes) -> Iterator["Found"]:
+        """In their order, without those that stand in a gap."""
+        whole = exchange.theirs.whole
+        cut_at = exchange.theirs.line.get("cutAt") or 0
+        body_end = (
+            len(theirs) if whole else cut_at - (exchange.theirs.line["bodyLength"] and _header(exchange))
+        )
+        expected, got = records(theirs, body_end), records(ours, len(ours))
+        gaps = [
+            one for one in expected if self._translation.is_gap((one.topic, one.queue_id), one.queue_offset)
+        ]
+        kept = [one for one in expected if one not in gaps]
+        if gaps:
+            yield ("body", "gaps"), [(one.topic, one.queue_id, one.queue_offset) for one in gaps], []
+        if whole and len(kept) != len(got):
+            yield ("body", "records"), len(kept), len(got)
+        self._translation.learn_places(
+            (a.physical_offset, b.physical_offset) for a, b in zip(kept, got, strict=False)
+        )
+        for n, (a, b) in enumerate(zip(kept, got, strict=False)):
+            yield from _values(_fields(a), _fields(b), ("body", "record", n))
+
+
+Found = tuple[tuple[Key, ...], Any, Any]
+
+
+def _header(exchange: Exchange) -> int:
+    """Bytes in front of the body of a recorded frame."""
+    line = exchange.theirs.line
+    return 8 + (int.from_bytes(base64.b64decode(line["raw64"])[4:8]) & 0xFFFFFF)
+
+
+def records(body: bytes, end: int) -> list[Record]:
+    """The whole records below `end`."""
+    found: list[Record] = []
+    at = 0
+    while at + 4 <= end and at + int.from_bytes(body[at : at + 4]) <= end:
+        try:
+            record = decode(body[at:end])
+        except RecordError as error:
+            raise AssertionError(f"record {len(found)} at {at}: {error}") from None
+        found.append(record)
+        at += record.size
+    return found
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    fields = {name: getattr(record, name) for name in Record.__slots__ if name != "properties_bytes"}
+    return fields | {"properties": record.properties}
+
+
+def _values(theirs: Any, ours: Any, path: tuple[Key, ...]) -> Iterator[Found]:  # noqa: ANN401
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in sorted(theirs.keys() | ours.keys(), key=str):
+            if key not in theirs or key not in ours:
+                yield (*path, key), theirs.get(key, ABSENT), ours.get(key, ABSENT)
+            else:
+                yield from _values(theirs[key], ours[key], (*path, key))
+    elif isinstance(theirs, list) and isinstance(ours, list):
+        yield from _lists(theirs, ours, path)
+    elif isinstance(theirs, str) and isinstance(ours, str) and theirs[:1] == ours[:1] == "{":
+        yield from _values(fastjson.loads(theirs), fastjson.loads(ours), path)
+    elif theirs != ours:
+        yield path, theirs, ours
+
+
+def _lists(theirs: list[Any], ours: list[Any], path: tuple[Key, ...]) -> Iterator[Found]:
+    """As bags of scalars, or of objects paired by what names them."""
+    if all(isinstance(one, dict) for one in theirs + ours):
+        a, b = ({_name(one): one for one in side} for side in (theirs, ours))
+        if len(a) == len(theirs) and len(b) == len(ours):
+            yield from _values(a, b, path)
+            return
+    left, right = Counter(map(str, theirs)), Counter(map(str, ours))
+    if left != right:
+        yield path, sorted((left - right).elements()), sorted((right - left).elements())
+
+
+def _name(one: dict[Key, Any]) -> str:
+    if "offsetTable" in one:
+        return " ".join(sorted({queue.topic for queue in one["offsetTable"]}))
+    for key in ("clientId", "brokerName", "topic"):
+        if key in one:
+            return str(one[key])
+    return str(next(iter(sorted(map(str, one))), ""))

@@ -1,0 +1,308 @@
+"""The differences from Apache that may be: each with a name and the condition under which alone it may be.
+
+PROTOCOL.md gives the reason of each, under the same name. The first rule that holds names a difference.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from firearrow.broker.fastjson import MessageQueue
+from tests.wire_golden.comparison import ABSENT, Difference
+from tests.wire_golden.translation import Queue, Translation
+
+Rule = Callable[[Difference, Translation], bool]
+
+TIMES = frozenset(
+    (
+        "timestamp",
+        "lastTimestamp",
+        "lastUpdateTimestamp",
+        "store_timestamp",
+        "indexLastUpdateTimestamp",
+        "bootTimestamp",
+        "earliestMessageTimeStamp",
+    )
+)
+COUNTERS = frozenset(("counter", "stateVersion"))
+SETTINGS = (26, 319)
+OWN_SETTINGS = frozenset(
+    (
+        "namesrvAddr",
+        "rocketmqHome",
+        "storePathRootDir",
+        "storePathCommitLog",
+        "listenPort",
+        "configStorePath",
+        "kvConfigPath",
+        "bindAddress",
+    )
+)
+OUR_KEYS = frozenset(
+    ("maxHeldPulls", "maxTopicNums", "maxTopicQueueNums", "com.rocketmq.remoting.frameMaxLength")
+)
+"""Limits that Apache does not have, or has as a property of its Java process."""
+OFFSETS = frozenset(
+    (
+        "offset",
+        "maxOffset",
+        "minOffset",
+        "nextBeginOffset",
+        "brokerOffset",
+        "consumerOffset",
+        "pullOffset",
+        "queueOffset",
+    )
+)
+CLIENT_PORT = re.compile(r"127\.0\.0\.1:\d+")
+IDS = ("transactionId", "UNIQ_KEY")
+LATER = {
+    "not yet: delay levels": "delayed messages are not supported by this broker yet",
+    "not yet: timers": "timer messages are not supported by this broker yet",
+    "not yet: transactions": "transactions are not supported by this broker yet",
+    "not yet: SQL filters": "The broker does not support consumer to filter message by SQL92",
+}
+NEVER_SERVED = {
+    "not yet: timers": (370,),
+    "not yet: send-back": (36,),
+    "not yet: POP": (400, 401, 200050, 200051, 200053, 200151),
+    "not yet: request and reply": (324, 325),
+    "cold data and read-ahead": (2003, 2004),
+}
+SILENT = {"not yet: transactions": 39, "not yet: request and reply": 326}
+FEATURE_TOPICS = frozenset(
+    (
+        "GoldenTx",
+        "%DLQ%CG_RETRY",
+        "%RETRY%CG_POP_GoldenPop",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+    )
+)
+"""Topics that only what we refuse makes."""
+SERVICE_TOPICS = frozenset(
+    (
+        "DefaultCluster_REPLY_TOPIC",
+        "GoldenDelay",
+        "GoldenTimer",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "SCHEDULE_TOPIC_XXXX",
+        "rmq_sys_REVIVE_LOG_DefaultCluster",
+        "rmq_sys_wheel_timer",
+    )
+)
+"""Topics that are here, too, but get messages only from what we refuse."""
+FEATURE_GROUPS = frozenset(
+    ("CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_REVIVE_GROUP", "CG_POP", "CG_POPRAW", "CG_TX", "CG_RETRY")
+)
+"""Groups that only have offsets in such topics, or whose offsets only what we refuse makes."""
+SQL_GROUPS = frozenset(("CG_SQL", "CG_V4_SQL"))
+UNRECORDED_GROUPS = frozenset(("CG_ADMIN2", "x"))
+STATISTICS = (28, 315)
+
+
+def name_of(difference: Difference, translation: Translation) -> str | None:
+    return next((name for name, rule in RULES.items() if rule(difference, translation)), None)
+
+
+# ---- places and times ----
+
+
+def _times(d: Difference, _: Translation) -> bool:
+    """Both sides know a moment, or neither does."""
+    if d.leaf not in TIMES:
+        return False
+    try:
+        return (int(d.theirs) > 0) == (int(d.ours) > 0)
+    except (TypeError, ValueError):
+        return False
+
+
+def _versions(d: Difference, _: Translation) -> bool:
+    return d.leaf in COUNTERS and ("dataVersion" in d.path or d.path[:2] == ("ext", "version"))
+
+
+def _addresses(d: Difference, translation: Translation) -> bool:
+    """Our ports; nothing else of an address or of the host in a message id."""
+    if d.leaf in ("born_host", "store_host"):
+        return bool(d.theirs[:4] == d.ours[:4])
+    if not isinstance(d.theirs, str) or not isinstance(d.ours, str):
+        return False
+    theirs, ours = (CLIENT_PORT.sub("client", text) for text in (translation.text(d.theirs), d.ours))
+    return theirs == ours
+
+
+def _physical_offsets(d: Difference, translation: Translation) -> bool:
+    if d.leaf in ("physical_offset", "physicOffset"):
+        return translation.physical(d.theirs) == int(d.ours)
+    return d.leaf in ("masterCommitLogMaxOffset", "indexLastUpdatePhyoffset") and 0 < int(d.ours) < int(
+        d.theirs
+    )
+
+
+def _made_ids(d: Difference, _: Translation) -> bool:
+    """A unique id that a broker made, because the sender had given none."""
+    return d.leaf in IDS and len(d.theirs or "") == len(d.ours or "") == 32
+
+
+def _order_of_handling(d: Difference, _: Translation) -> bool:
+    """Requests that followed each other within a fraction of a second, which Apache's threads took in another order."""
+    if d.asked in (11, 361):
+        return (d.path == ("silence",) and d.theirs == 24) or (
+            d.path == ("code",) and (d.theirs[0], d.ours[0]) == (25, 0)
+        )
+    return d.asked == 300 and d.theirs == ["CG_SQL_WRONG"] and d.ours == []
+
+
+def _routes_at_once(d: Difference, _: Translation) -> bool:
+    return d.asked == 105 and d.path == ("code",) and (d.theirs[0], d.ours[0]) == (17, 0)
+
+
+# ---- form ----
+
+
+def _form(d: Difference, _: Translation) -> bool:
+    asked = d.request.serializer if d.request is not None else 0
+    return d.path == ("serializer",) and d.ours == asked
+
+
+def _java_error(d: Difference, _: Translation) -> bool:
+    return d.path == ("remark",) and str(d.theirs).startswith("java.lang.") and bool(d.ours)
+
+
+# ---- what is told of the process ----
+
+
+def _settings(d: Difference, _: Translation) -> bool:
+    """Apache's keys that mean nothing here are not told; paths and ports are our own."""
+    if d.asked not in SETTINGS or d.path[0] != "body":
+        return False
+    return d.ours is ABSENT or d.leaf in OWN_SETTINGS or (d.theirs is ABSENT and d.leaf in OUR_KEYS)
+
+
+def _statistics(d: Difference, _: Translation) -> bool:
+    rates = ("consumeTps", "topicPutTps")
+    return d.leaf in rates or (d.asked in STATISTICS and d.path[0] == "body")
+
+
+def _pull_offsets(d: Difference, _: Translation) -> bool:
+    return d.asked == 317 and ((d.leaf == "pullOffset" and d.theirs == 0) or d.leaf == "totalInflightDiff")
+
+
+def _unrecorded(d: Difference, _: Translation) -> bool:
+    if d.leaf == "totalGroupNum":
+        return int(d.theirs) - int(d.ours) == len(UNRECORDED_GROUPS)
+    return d.leaf in UNRECORDED_GROUPS and d.ours is ABSENT
+
+
+# ---- what we refuse ----
+
+
+def _later(name: str) -> Rule:
+    """A refusal that says so, an unknown code, or a request of the broker that never comes."""
+
+    def rule(d: Difference, _: Translation) -> bool:
+        if d.path == ("silence",):
+            return d.theirs == SILENT.get(name) and not d.exchange.theirs.is_answer
+        ours = d.ours[1] if d.path == ("code",) else d.ours
+        if d.path not in (("code",), ("remark",)):
+            return False
+        if d.asked in NEVER_SERVED.get(name, ()):
+            return bool(ours == f" request type {d.asked} not supported")
+        return bool(ours == LATER.get(name))
+
+    return rule
+
+
+def _sql(d: Difference, t: Translation) -> bool:
+    group = d.request.ext.get("consumerGroup", "") if d.request else ""
+    if d.path == ("code",) and d.asked in (11, 361) and group in SQL_GROUPS:
+        return d.ours[0] in (1, 25)
+    return _later("not yet: SQL filters")(d, t)
+
+
+def _pop(d: Difference, t: Translation) -> bool:
+    """The requests, and the offsets of a group that consumes by them alone."""
+    group = d.request.ext.get("consumerGroup", "") if d.request else ""
+    if d.asked in (208, 317) and (group == "CG_POP" or "CG_POP" in d.path):
+        return d.ours is ABSENT or d.leaf in OFFSETS | TIMES
+    return _later("not yet: POP")(d, t)
+
+
+def _topics_of_the_rest(d: Difference, _: Translation) -> bool:
+    """Topics and groups that only refused messages and requests would make, and what is counted of them."""
+    if d.path == ("code",):
+        return d.ours[0] in (1, 17) and _names_missing(d)
+    if d.leaf in ("topicList", "groupList"):
+        return not d.ours and set(d.theirs) <= FEATURE_TOPICS | FEATURE_GROUPS
+    if d.leaf in ("wipeTopicCount", "addTopicCount", "totalTopicNum"):
+        return int(d.theirs) - int(d.ours) == len(FEATURE_TOPICS)
+    return d.ours is ABSENT and any(part in FEATURE_TOPICS | FEATURE_GROUPS for part in _parts(d))
+
+
+def _names_missing(d: Difference) -> bool:
+    ext = d.request.ext if d.request is not None else {}
+    topic, _, group = ext.get("statsKey", d.topic).partition("@")
+    if d.asked == 315:
+        return topic in FEATURE_TOPICS | SERVICE_TOPICS or group in FEATURE_GROUPS | SQL_GROUPS | {"CG_TIMER"}
+    return topic in FEATURE_TOPICS
+
+
+def _parts(d: Difference) -> Iterator[Any]:
+    for part in d.path:
+        yield part.topic if isinstance(part, MessageQueue) else part
+
+
+def _refused_messages(d: Difference, translation: Translation) -> bool:
+    """A queue in which refused messages are missing: every offset is lower by as many as stand below it."""
+    if (d.asked, d.leaf) == (317, "totalDiff"):
+        return bool(d.ours < d.theirs)
+    queue = _queue(d)
+    if queue is None or not translation.has_gaps(queue):
+        return False
+    if d.path == ("body", "gaps"):
+        return True
+    if d.leaf in OFFSETS and d.theirs is not ABSENT and d.ours is not ABSENT:
+        return translation.queue_offset(queue, int(d.theirs)) == int(d.ours)
+    if d.leaf in TIMES:
+        return True
+    if d.path == ("silence",):
+        return d.asked == 11 and d.theirs in (0, 20)
+    return d.path == ("code",) and d.ours[0] in (19, 20, 21, 22)
+
+
+def _queue(d: Difference) -> Queue | None:
+    for part in d.path:
+        if isinstance(part, MessageQueue):
+            return part.topic, part.queue_id
+    if d.request is None or "queueId" not in d.request.ext:
+        return None
+    return d.topic, int(d.request.ext["queueId"])
+
+
+RULES: dict[str, Rule] = {
+    "form of the header": _form,
+    "times": _times,
+    "data versions": _versions,
+    "ports": _addresses,
+    "physical offsets": _physical_offsets,
+    "made ids": _made_ids,
+    "order of handling": _order_of_handling,
+    "routes at once": _routes_at_once,
+    "errors without Java": _java_error,
+    "settings": _settings,
+    "statistics": _statistics,
+    "pull offsets of 317": _pull_offsets,
+    "not recorded": _unrecorded,
+    "not yet: delay levels": _later("not yet: delay levels"),
+    "not yet: timers": _later("not yet: timers"),
+    "not yet: transactions": _later("not yet: transactions"),
+    "not yet: SQL filters": _sql,
+    "not yet: send-back": _later("not yet: send-back"),
+    "not yet: POP": _pop,
+    "not yet: request and reply": _later("not yet: request and reply"),
+    "cold data and read-ahead": _later("cold data and read-ahead"),
+    "topics of refused features": _topics_of_the_rest,
+    "refused messages are missing": _refused_messages,
+}

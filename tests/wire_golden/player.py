@@ -1,0 +1,176 @@
+"""Plays the recorded clients to a real broker, event by event; what it says comes out beside what Apache said.
+
+Each recorded connection is a socket of its own. A request is answered before the next one is sent, so the order in
+which requests take effect is the recorded one; only pulls and relays that waited in the recording wait here.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from firearrow._native.wire.command import RemotingCommand
+from tests.process.connection import Connection
+from tests.process.running import Broker
+from tests.wire_golden.conversation import Connection as Where
+from tests.wire_golden.conversation import Event
+from tests.wire_golden.translation import Translation
+
+Address = tuple[str, int]
+PULLS = (11, 361)
+RELAYED = (307, 309, 324, 325)
+HELD_MS = 300
+"""A pull that Apache answered this late was held."""
+
+DEADLINE_MS = 4000
+"""A pull that Apache answered later than this, without news, had reached its deadline."""
+
+NOT_FOUND_MS, OTHERWISE_MS = 100, 1000
+"""We do not wait as long: a pull that found nothing to its end ends at once, one that ended otherwise, later."""
+
+SETTINGS = (100, 102)
+"""Writes to a name server's KV configuration; what is put here is told to brokers that register."""
+
+NO_SUCH_CODE = 29_999
+"""Its refusal shows that everything before it on the connection was handled."""
+
+PATIENCE_S = 2.0
+
+
+@dataclass(eq=False)
+class Exchange:
+    """What Apache sent, and what we sent in its place (None: nothing). `request` is None when it asked a client."""
+
+    theirs: Event
+    ours: RemotingCommand | None
+    request: Event | None
+
+
+class Line:
+    """One connection: answers by opaque, requests of the broker in their order."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.answers: dict[int, RemotingCommand] = {}
+        self.closed = False
+
+    def answer(self, opaque: int) -> RemotingCommand | None:
+        self._read_until(lambda: opaque in self.answers)
+        return self.answers.pop(opaque, None)
+
+    def asked(self, code: int) -> RemotingCommand | None:
+        requests = self.connection.requests
+        self._read_until(lambda: any(one.code == code for one in requests))
+        for n, one in enumerate(requests):
+            if one.code == code:
+                return requests.pop(n)
+        return None
+
+    def barrier(self) -> None:
+        """Everything sent before was handled."""
+        probe = RemotingCommand(NO_SUCH_CODE, opaque=-1)
+        self.connection.send_raw(probe.encode())
+        assert self.answer(-1) is not None
+
+    def _read_until(self, found: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.closed and not found() and time.monotonic() < deadline:
+            self.connection.socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                command = self.connection.receive()
+            except TimeoutError:
+                return
+            except ConnectionError:
+                self.closed = True
+                return
+            if command.is_response:
+                self.answers[command.opaque] = command
+            else:
+                self.connection.requests.append(command)
+
+
+class Player:
+    """`lone` is a name server without a broker: the recorded broker registers with it; KV writes go there, too."""
+
+    def __init__(self, events: list[Event], broker: Broker, lone: Address, translation: Translation) -> None:
+        self.events = events
+        self.broker = broker
+        self.lone = lone
+        self.translation = translation
+        self.lines: dict[Where, Line] = {}
+        self.early: dict[Event, RemotingCommand | None] = {}
+        self.relayed: dict[tuple[Where, int], int] = {}
+
+    def play(self) -> Iterator[Exchange]:
+        for event in self.events:
+            exchange = self._play(event)
+            if exchange is not None:
+                yield exchange
+            if event.last and event.where in self.lines:
+                self.lines.pop(event.where).connection.close()
+
+    def _play(self, event: Event) -> Exchange | None:
+        line = self._line(event)
+        if event.to_server:
+            if event.is_answer:
+                self._answer_relay(event, line)
+            else:
+                self._ask(event, line)
+            return None
+        if not event.is_answer:
+            ours = line.asked(event.command.code)
+            if ours is not None:
+                self.relayed[event.where, event.command.opaque] = ours.opaque
+            return Exchange(event, ours, None)
+        ours = self.early.pop(event) if event in self.early else line.answer(event.command.opaque)
+        return Exchange(event, ours, event.partner)
+
+    def _ask(self, event: Event, line: Line) -> None:
+        answer = event.partner
+        request = self.translation.request(event)
+        if answer is not None and self._reached_deadline(event, answer):
+            request.ext["suspendTimeoutMillis"] = str(
+                NOT_FOUND_MS if answer.command.code == 19 else OTHERWISE_MS
+            )
+        if request.code in SETTINGS and event.line["peer"] == "namesrv":
+            with Connection(self.lone) as lone:
+                lone.answer_to(self._sent(lone, request))
+        line.connection.send_raw(request.encode())
+        self.translation.sent(event)
+        if request.is_oneway:
+            line.barrier()
+        elif answer is not None and not self._waits(event, answer):
+            self.early[answer] = ours = line.answer(request.opaque)
+            self.translation.learn(event, answer, ours)
+
+    def _waits(self, event: Event, answer: Event) -> bool:
+        if event.command.code in PULLS:
+            return bool(answer.line["ts"] - event.line["ts"] > HELD_MS)
+        return event.command.code in RELAYED
+
+    def _reached_deadline(self, event: Event, answer: Event) -> bool:
+        held_ms = answer.line["ts"] - event.line["ts"]
+        return event.command.code in PULLS and answer.command.code != 0 and held_ms > DEADLINE_MS
+
+    @staticmethod
+    def _sent(lone: Connection, request: RemotingCommand) -> int:
+        lone.send_raw(request.encode())
+        return request.opaque
+
+    def _answer_relay(self, event: Event, line: Line) -> None:
+        opaque = self.relayed.pop((event.where, event.command.opaque), None)
+        if opaque is not None:
+            answer = event.command
+            answer.opaque = opaque
+            line.connection.send_raw(answer.encode())
+
+    def _line(self, event: Event) -> Line:
+        if event.where not in self.lines:
+            address = self.lone if event.where[0] == "start" else self._address(event)
+            self.lines[event.where] = Line(Connection(address))
+        return self.lines[event.where]
+
+    def _address(self, event: Event) -> tuple[str, int]:
+        if event.line["peer"] == "broker":
+            return self.broker.address
+        assert self.broker.name_server is not None
+        return self.broker.name_server

@@ -1,0 +1,85 @@
+"""The whole recording, played once to one real process: every answer with its differences and their names."""
+
+import functools
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.process.running import Broker
+from tests.wire_golden.comparison import Comparison, Difference
+from tests.wire_golden.conversation import events
+from tests.wire_golden.differences import name_of
+from tests.wire_golden.player import Address, Exchange, Player
+from tests.wire_golden.translation import Translation
+
+AS_RECORDED = {
+    "brokerName": "broker-a",
+    "brokerClusterName": "DefaultCluster",
+    "brokerIP1": "127.0.0.2",
+    "defaultTopicQueueNums": "4",
+    "traceTopicEnable": "true",
+    "mappedFileSizeCommitLog": "262144",
+    "mappedFileSizeConsumeQueue": "6000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "1000",
+    "enableLmq": "true",
+}
+"""Settings of the recorded broker that we have, too."""
+
+
+@dataclass
+class Replay:
+    exchanges: list[tuple[Exchange, list[tuple[Difference, str | None]]]]
+    seconds: float
+
+    @property
+    def equal(self) -> int:
+        return sum(not differences for _, differences in self.exchanges)
+
+    def counts(self) -> dict[str, int]:
+        """Frames by the name of a difference in them."""
+        found: dict[str, int] = {}
+        for _, differences in self.exchanges:
+            for name in {name for _, name in differences if name is not None}:
+                found[name] = found.get(name, 0) + 1
+        return found
+
+    def unnamed(self) -> list[Difference]:
+        return [one for _, differences in self.exchanges for one, name in differences if name is None]
+
+
+@functools.cache
+def replayed() -> Replay:
+    started = time.monotonic()
+    arguments = [word for key, value in AS_RECORDED.items() for word in ("--set", f"{key}={value}")]
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "store", *arguments) as broker:
+        assert broker.name_server is not None
+        lone, address = _name_server(folder)
+        try:
+            recorded = events()
+            translation = Translation(recorded, broker.address[1], broker.name_server[1])
+            exchanges = list(Player(recorded, broker, address, translation).play())
+        finally:
+            lone.kill()
+            lone.communicate()
+    compare = Comparison(translation)
+    named = [(one, [(d, name_of(d, translation)) for d in compare(one)]) for one in exchanges]
+    return Replay(named, time.monotonic() - started)
+
+
+def _name_server(home: str) -> tuple["subprocess.Popen[str]", Address]:
+    """A process that is a name server and nothing else."""
+    code = "from firearrow.broker.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "namesrv", "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ | {"HOME": home},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], 30)[0]
+    host, port = process.stdout.readline().split()[4].rstrip(",").rsplit(":", 1)
+    return process, (host, int(port))

@@ -1,0 +1,149 @@
+"""What a recorded frame names and ours names otherwise: ports, physical offsets, message ids, moments, queue offsets.
+
+Learns from every send that both sides took. Queue offsets are told by counting: a message that Apache holds and we
+refused (or that only Apache's own services write) leaves a gap, and everything above it stands lower here.
+"""
+
+import gzip
+import json
+import re
+import time
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from firearrow._native.wire.command import RemotingCommand
+from tests.golden import GOLDEN
+from tests.wire_golden.conversation import Event
+
+THEIR_BROKER, THEIR_NAME_SERVER = 20911, 19876
+SENDS = {10: ("topic", "queueId"), 310: ("b", "e"), 320: ("b", "e")}
+MESSAGE_ID = re.compile(r"7F000002000051AF([0-9A-F]{16})")
+REFUSED = re.compile(r"(?:^|\x02)(?:DELAY|TIMER_\w+|TRAN_MSG)\x01")
+UNIQUE_KEY = re.compile(r"UNIQ_KEY\x01([^\x02]+)")
+TIME_FIELDS = {29: ("timestamp",), 12: ("beginTimestamp", "endTimestamp"), 222: ("timestamp",)}
+OFFSET_FIELDS = ("queueOffset", "commitOffset")
+PLACE_CODES = (33,)
+LONG_MAX = (1 << 63) - 1
+
+Queue = tuple[str, int]
+Place = tuple[Queue, int]
+"""A queue and an offset in it."""
+
+
+class Translation:
+    """`theirs` is a recorded value, the result is ours."""
+
+    def __init__(self, events: Iterable[Event], broker_port: int, name_server_port: int) -> None:
+        self._broker_port = broker_port
+        self._name_server_port = name_server_port
+        self._physical: dict[int, int] = {}
+        self._moments: list[tuple[int, int]] = []
+        self._gaps = _gaps(events)
+
+    def text(self, theirs: str) -> str:
+        """Addresses and message ids."""
+        text = theirs.replace(f"127.0.0.2:{THEIR_BROKER}", f"127.0.0.2:{self._broker_port}")
+        text = text.replace(f"127.0.0.2:{THEIR_NAME_SERVER}", f"127.0.0.2:{self._name_server_port}")
+        return MESSAGE_ID.sub(self._message_id, text)
+
+    def _message_id(self, found: "re.Match[str]") -> str:
+        return f"7F000002{self._broker_port:08X}{self.physical(int(found[1], 16)):016X}"
+
+    def physical(self, theirs: int) -> int:
+        return self._physical.get(theirs, theirs)
+
+    def is_gap(self, queue: Queue, theirs: int) -> bool:
+        return theirs in self._gaps.get(queue, ())
+
+    def has_gaps(self, queue: Queue) -> bool:
+        return queue in self._gaps
+
+    def queue_offset(self, queue: Queue, theirs: int) -> int:
+        return theirs - bisect_left(self._gaps.get(queue, []), theirs)
+
+    def moment(self, theirs_ms: int) -> int:
+        """When we played what was recorded at that time; long before and after, the distance is kept."""
+        if not self._moments or theirs_ms in (0, LONG_MAX):
+            return theirs_ms
+        at = bisect_left(self._moments, (theirs_ms, 0))
+        then, now = self._moments[min(at, len(self._moments) - 1)]
+        return now if 0 < at < len(self._moments) else now + theirs_ms - then
+
+    def request(self, event: Event) -> RemotingCommand:
+        """The request as we ask it."""
+        request = event.command
+        ext = request.ext
+        for field in TIME_FIELDS.get(request.code, ()):
+            if int(ext[field]) > 0:
+                ext[field] = str(self.moment(int(ext[field])))
+        if request.code in PLACE_CODES:
+            ext["offset"] = str(self.physical(int(ext["offset"])))
+        if "topic" in ext and "queueId" in ext:
+            queue = ext["topic"], int(ext["queueId"])
+            for field in OFFSET_FIELDS:
+                if int(ext.get(field, -1)) >= 0 and request.code != 10:
+                    ext[field] = str(self.queue_offset(queue, int(ext[field])))
+        if "msgId" in ext:
+            ext["msgId"] = self.text(ext["msgId"])
+        return request
+
+    def sent(self, event: Event) -> None:
+        self._moments.append((int(event.line["ts"]), time.time_ns() // 1_000_000))
+
+    def learn(self, request: Event, answer: Event, ours: RemotingCommand | None) -> None:
+        if request.command.code in SENDS and ours is not None and "msgId" in ours.ext:
+            theirs = MESSAGE_ID.findall(answer.command.ext.get("msgId", ""))
+            self.learn_places(zip([int(one, 16) for one in theirs], ids(ours.ext["msgId"]), strict=True))
+
+    def learn_places(self, pairs: Iterable[tuple[int, int]]) -> None:
+        self._physical.update(pairs)
+
+
+def ids(text: str) -> list[int]:
+    """The physical offsets in a list of message ids."""
+    return [int(one[-16:], 16) for one in text.split(",")]
+
+
+def _gaps(events: Iterable[Event]) -> dict[Queue, list[int]]:
+    """What Apache held at the end and no client sent as a plain message."""
+    held, by_key = _manifest()
+    plain = {place for event in events for place in _plain(event, by_key)}
+    missing: dict[Queue, list[int]] = {}
+    for queue, queue_offset in sorted(held - plain):
+        missing.setdefault(queue, []).append(queue_offset)
+    return missing
+
+
+def _plain(event: Event, by_key: dict[tuple[str, str], Place]) -> list[Place]:
+    """The places of the messages of a send; none when it is refused here."""
+    request, fields = event.command, SENDS.get(event.command.code)
+    if not event.to_server or fields is None or event.is_answer:
+        return []
+    properties = request.ext.get("i" if request.code != 10 else "properties", "")
+    if REFUSED.search(properties):
+        return []
+    if event.partner is None:
+        key = UNIQUE_KEY.search(properties)
+        sent = request.ext[fields[0]], key[1] if key else ""
+        return [by_key[sent]] if sent in by_key else []
+    answer = event.partner.command
+    if answer.code:
+        return []
+    queue = request.ext[fields[0]], int(answer.ext["queueId"])
+    first, count = int(answer.ext["queueOffset"]), len(answer.ext["msgId"].split(","))
+    return [(queue, first + n) for n in range(count)]
+
+
+def _manifest() -> tuple[set[Place], dict[tuple[str, str], Place]]:
+    """What Apache's store held at the end: all places, and the place of each topic's unique keys."""
+    held: set[Place] = set()
+    by_key: dict[tuple[str, str], Place] = {}
+    with gzip.open(GOLDEN / "store-apache.manifest.json.gz", "rt", encoding="utf-8") as file:
+        for topic in json.load(file)["topics"]:
+            for queue in topic["queues"]:
+                name = topic["topic"], queue["queueId"]
+                for message in queue["messages"]:
+                    place = name, message["queueOffset"]
+                    held.add(place)
+                    by_key[topic["topic"], message["msgId"]] = place
+    return held, by_key
