@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from firearrow._native.store.hash import java_hash
 from firearrow.broker.tables import reading
 
 ALL = "*"
@@ -81,12 +82,3 @@ class Subscription:
         if not tags:
             raise SubscriptionWrong("subString split error")
         return Subscription(topic, expression, tags, frozenset(map(java_hash, tags)), version)
-
-
-def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: 31-polynomial over UTF-16 units, signed 32 bit."""
-    value = 0
-    raw = text.encode("utf-16-be", "surrogatepass")
-    for n in range(0, len(raw), 2):
-        value = (value * 31 + (raw[n] << 8 | raw[n + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value

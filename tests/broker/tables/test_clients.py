@@ -2,9 +2,10 @@
 
 import pytest
 
+from firearrow._native.store.hash import java_hash
 from firearrow.broker.clock import ManualClock
 from firearrow.broker.tables.clients import COMPENSATIONS_MAX, ClientsFull, ClientTable, Member
-from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong, java_hash
+from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
 from tests.broker.peers import RecordedPeer
 
 
