@@ -5,7 +5,9 @@ from types import TracebackType
 from firearrow._native.store.record import Record
 
 def file_name(offset: int) -> str: ...
-def rolled_files(folder: str, file_bytes: int, key: str) -> list[tuple[int, str]]: ...
+def rolled_files(
+    folder: str, file_bytes: int, key: str, *, readonly: bool = False
+) -> list[tuple[int, str]]: ...
 
 class CommitLog:
     """The log of all messages: segments in order. All offsets are physical: bytes from the log's beginning."""

@@ -24,8 +24,8 @@ def file_name(int64_t offset):
     return f"{offset:020d}"
 
 
-def rolled_files(folder, int64_t file_bytes, str key):
-    """(offset, path) of the files of a rolled queue, in order. An empty last file is deleted, as Apache does.
+def rolled_files(folder, int64_t file_bytes, str key, *, bint readonly=False):
+    """(offset, path) of the files of a rolled queue, in order. An empty last file is deleted, as Apache does (readonly: left out).
 
     Raises StoreForeign (another file size, a file that is none of ours) and StoreDamaged (a gap).
     """
@@ -39,7 +39,9 @@ def rolled_files(folder, int64_t file_bytes, str key):
             raise StoreForeign(f"{path} is no file of a store: move it away")
         found.append((int(name), path))
     if found and os.path.getsize(found[-1][1]) == 0:
-        os.unlink(found.pop()[1])
+        _, path = found.pop()
+        if not readonly:
+            os.unlink(path)
     for offset, path in found:
         size = os.path.getsize(path)
         if size != file_bytes:
@@ -91,7 +93,7 @@ cdef class CommitLog:
             first = min((path for path in folder.iterdir() if FILE_NAME.fullmatch(path.name)), default=None)
             segment_bytes = 1 << 30 if first is None else first.stat().st_size
         log = CommitLog(folder, segment_bytes, True)
-        for offset, path in rolled_files(str(folder), segment_bytes, "segment_bytes"):
+        for offset, path in rolled_files(str(folder), segment_bytes, "segment_bytes", readonly=True):
             log.segments.append(Segment(path, offset, segment_bytes))
         end = log.min_offset
         for _, next_offset in log.walk(end, check_crc=False):
@@ -269,7 +271,10 @@ cdef class CommitLog:
         return 0
 
     cdef int take_back(self, int64_t failed_at) except -1:
-        """A write failed: nothing behind `written` may look like a record. Zeros go over what may have been written."""
+        """A write failed: nothing behind `written` may look like a record. Zeros go over what may have been written.
+
+        A full disk refuses zeros where it refused the data: there it is enough that nothing stands.
+        """
         cdef Segment segment
         cdef int64_t at = self.written
         cdef bytes zeros = bytes(65536)
@@ -283,12 +288,10 @@ cdef class CommitLog:
                 return 0
             piece = min(until - at, <int64_t> 65536, segment.base + segment.size - at)
             status = segment.write_at(at - segment.base, <const uint8_t *> <char *> zeros, piece)
-            if status < 0:
-                if at == self.written:
-                    raise StoreDamaged(
-                        f"{segment.path} took a part of a write and not its removal: free its disk and start again"
-                    )
-                return 0
+            if status < 0 and os.pread(segment.fd, piece, at - segment.base) != zeros[:piece]:
+                raise StoreDamaged(
+                    f"{segment.path} took a part of a write and not its removal: free its disk and start again"
+                )
             at += piece
         return 0
 

@@ -61,7 +61,9 @@ cdef class ConsumeQueue:
 
     cdef int load(self) except -1:
         """Find the files and where the entries end; only tails are read."""
-        for offset, path in rolled_files(self.folder, self.file_bytes, "mappedFileSizeConsumeQueue"):
+        for offset, path in rolled_files(
+            self.folder, self.file_bytes, "mappedFileSizeConsumeQueue", readonly=self.readonly
+        ):
             self.files.append(Segment(path, offset, self.file_bytes))
         if self.files:
             self.min_entry = (<Segment> self.files[0]).base // ENTRY_BYTES

@@ -11,7 +11,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 from firearrow._native.store.bytes cimport get_i32, get_i64
-from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
+from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, RECORD_FIXED_BYTES
 
 cdef enum:
     MAX_BYTES = 134217728
@@ -152,7 +152,7 @@ cdef const uint8_t *record_bytes(CommitLog log, int64_t physical, int32_t size) 
     """The record that an entry points to; NULL without an exception if it is gone, or none is there."""
     cdef int64_t available = 0
     cdef const uint8_t *at
-    if size == PRE_BLANK_SIZE or physical < log.min_offset or physical + size > log.written:
+    if size < RECORD_FIXED_BYTES or physical < log.min_offset or size > log.written - physical:
         return NULL
     at = log.bytes_at(physical, &available)
     if at is NULL or size > available or get_i32(at) != size:

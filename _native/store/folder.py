@@ -20,6 +20,7 @@ class StoreFolder:
         self.root = root
         os.makedirs(root, exist_ok=True)
         self._check()
+        self._check_own()
         self._lock = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._take_lock()
@@ -57,16 +58,25 @@ class StoreFolder:
         if names and not names & KNOWN:
             raise StoreForeign(f"{self.root} is not empty and no store: name an empty folder or a store with --store")
 
+    def _check_own(self) -> None:
+        """Before the file is opened: closing any descriptor of it would give up the lock that this process holds."""
+        try:
+            about = os.stat(self.path("lock"))
+        except FileNotFoundError:
+            return
+        if (about.st_dev, about.st_ino) in _HELD:
+            raise self._locked()
+
+    def _locked(self) -> StoreLocked:
+        return StoreLocked(f"{self.root} is used by another broker: stop it, or name another folder with --store")
+
     def _take_lock(self) -> None:
         about = os.fstat(self._lock)
         self._identity = (about.st_dev, about.st_ino)
-        locked = StoreLocked(f"{self.root} is used by another broker: stop it, or name another folder with --store")
-        if self._identity in _HELD:
-            raise locked
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise locked from None
+                raise self._locked() from None
             raise
         _HELD.add(self._identity)

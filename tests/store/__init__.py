@@ -1,0 +1,1 @@
+"""Tests of the native store: its promises, seen from Python."""

@@ -1,0 +1,78 @@
+"""Small stores to test with: files so small that a few messages roll them, and one way to put a message."""
+
+from pathlib import Path
+from typing import Any
+
+from firearrow._native.store.commitlog import CommitLog
+from firearrow._native.store.places import Placed
+from firearrow._native.store.record import Record, decode
+from firearrow._native.store.store import MessageStore
+
+HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
+HOST_V6 = bytes(range(16)) + (10911).to_bytes(4, "big")
+SEGMENT_BYTES = 4096
+QUEUE_FILE_BYTES = 200
+
+
+def open_store(root: Path, **options: Any) -> MessageStore:
+    small: dict[str, Any] = {
+        "segment_bytes": SEGMENT_BYTES,
+        "queue_file_bytes": QUEUE_FILE_BYTES,
+        "index_slots": 10,
+        "index_entries": 20,
+    }
+    return MessageStore.open(root, **{**small, **options})
+
+
+def properties_of(**values: str) -> bytes:
+    return "".join(f"{name}\x01{value}\x02" for name, value in values.items()).encode()
+
+
+def put(
+    store: MessageStore,
+    body: bytes,
+    topic: str = "T",
+    queue_id: int = 0,
+    properties: bytes = b"",
+    now_ms: int = 1000,
+    **options: Any,
+) -> Placed:
+    given: dict[str, Any] = {"flag": 0, "sys_flag": 0, "born_host": HOST, "store_host": HOST, **options}
+    return store.put(topic, queue_id, body, properties, born_timestamp=now_ms, now_ms=now_ms, **given)
+
+
+def item(body: bytes, properties: bytes = b"", flag: int = 0) -> bytes:
+    """One item of a batch body."""
+    numbers = (22 + len(body) + len(properties), 0, 0, flag, len(body))
+    head = b"".join(number.to_bytes(4, "big") for number in numbers)
+    return head + body + len(properties).to_bytes(2, "big") + properties
+
+
+def split(body: bytes) -> list[Record]:
+    """The records of a pull's body."""
+    records = []
+    while body:
+        records.append(decode(body))
+        body = body[records[-1].size :]
+    return records
+
+
+def read(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[Record]:
+    """Every visible message of a queue, by pulls."""
+    records: list[Record] = []
+    at, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    while at < end:
+        got = store.get(topic, queue_id, at, 32)
+        assert got.next_offset > at, got
+        records += split(got.body)
+        at = got.next_offset
+    return records
+
+
+def bodies(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[bytes]:
+    return [record.body for record in read(store, topic, queue_id)]
+
+
+def log_records(root: Path) -> list[Record]:
+    with CommitLog.open_readonly(root / "commitlog") as log:
+        return list(log.records())

@@ -1,0 +1,150 @@
+"""Apache's own stores, clean and crashed: every message is where Apache says it is, and what we do not know stays."""
+
+import gzip
+import hashlib
+import json
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firearrow._native.store.hash import java_hash
+from firearrow._native.store.record import Record
+from firearrow._native.store.store import GetStatus, MessageStore
+from tests.golden import GOLDEN
+from tests.store.stores import read, split
+
+OPTIONS: dict[str, Any] = {
+    "segment_bytes": 262144,
+    "queue_file_bytes": 6000,
+    "index_slots": 1000,
+    "index_entries": 1000,
+    "lmq": True,
+}
+OURS = {"commitlog", "consumequeue", "index", "checkpoint", "abort", "abort.bak", "lock"}
+
+
+class Golden:
+    """One unpacked store and its manifest."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        with tarfile.open(GOLDEN / f"{name}.tar.xz") as archive:
+            archive.extractall(folder, filter="data")
+        self.root = folder / name
+        with gzip.open(GOLDEN / f"{name}.manifest.json.gz", "rt", encoding="utf-8") as text:
+            self.manifest = json.load(text)
+        self.untouched = self.unknown_parts()
+
+    def unknown_parts(self) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(self.root)): hashlib.sha256(path.read_bytes()).digest()
+            for path in self.root.rglob("*")
+            if path.is_file() and path.relative_to(self.root).parts[0] not in OURS
+        }
+
+    def queues(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for topic in self.manifest["topics"]:
+            for queue in topic["queues"]:
+                yield topic["topic"], queue
+
+
+@pytest.fixture(params=["store-apache", "store-apache-crashed"])
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
+    return Golden(request.param, tmp_path)
+
+
+def text_of(host: bytes) -> str:
+    return ".".join(str(byte) for byte in host[:-4]) + f":{int.from_bytes(host[-4:], 'big')}"
+
+
+def assert_same(record: Record, told: dict[str, Any]) -> None:
+    assert record.physical_offset == told["physicalOffset"]
+    assert record.size == told["storeSize"]
+    assert record.topic == told["topicInRecord"]
+    assert record.queue_id == told["queueIdInRecord"]
+    assert record.flag == told["flag"]
+    assert record.sys_flag == told["sysFlag"]
+    assert record.born_timestamp == told["bornTimestamp"]
+    assert text_of(record.born_host) == told["bornHost"]
+    assert record.store_timestamp == told["storeTimestamp"]
+    assert text_of(record.store_host) == told["storeHost"]
+    assert record.reconsume_times == told["reconsumeTimes"]
+    assert record.prepared_offset == told["preparedTransactionOffset"]
+    assert record.properties == told["properties"]
+    assert record.body_crc == told["bodyCrc"]
+    assert len(record.body) == told["storedBodyLength"]
+    assert hashlib.sha256(record.body).hexdigest() == told["storedBodySha256"]
+
+
+def check_queues(store: MessageStore, golden: Golden) -> None:
+    seen = 0
+    for topic, queue in golden.queues():
+        number = queue["queueId"]
+        assert store.min_offset(topic, number) == queue["minOffset"], topic
+        assert store.max_offset(topic, number) == queue["maxOffset"], topic
+        records = read(store, topic, number)
+        assert len(records) == len(queue["messages"]), topic
+        for record, told in zip(records, queue["messages"], strict=True):
+            assert_same(record, told)
+            seen += 1
+    assert seen > 400
+
+
+def test_every_message_is_where_apache_says(golden: Golden) -> None:
+    with MessageStore.open(golden.root, **OPTIONS) as store:
+        check_queues(store, golden)
+    assert golden.unknown_parts() == golden.untouched
+
+
+def test_queues_and_index_are_rebuilt_from_the_log(golden: Golden) -> None:
+    for name in ("consumequeue", "index"):
+        for path in sorted((golden.root / name).rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+    with MessageStore.open(golden.root, **OPTIONS) as store:
+        check_queues(store, golden)
+        check_keys(store, golden)
+
+
+def check_keys(store: MessageStore, golden: Golden) -> None:
+    checked: Counter[str] = Counter()
+    for topic, queue in golden.queues():
+        for told in queue["messages"]:
+            if topic != told["topicInRecord"]:
+                continue
+            wanted = told["physicalOffset"]
+            keys = [(key, False) for key in (told.get("keys") or "").split(" ") if key]
+            keys += [(told["properties"]["UNIQ_KEY"], False)] if "UNIQ_KEY" in told["properties"] else []
+            keys += [(told["tags"], True)] if told.get("tags") else []
+            for key, tag in keys:
+                records, _, _ = store.query(topic, key, 2000, 0, 1 << 50, tag)
+                assert wanted in {split(record)[0].physical_offset for record in records}, (topic, key, tag)
+                checked["tag" if tag else "key"] += 1
+    assert checked["key"] > 400
+    assert checked["tag"] > 50
+
+
+def test_every_key_and_tag_finds_its_message(golden: Golden) -> None:
+    with MessageStore.open(golden.root, **OPTIONS) as store:
+        check_keys(store, golden)
+
+
+def test_tags_are_tested_on_the_queue_entry(golden: Golden) -> None:
+    with MessageStore.open(golden.root, **OPTIONS) as store:
+        tested = 0
+        for topic, queue in golden.queues():
+            if topic == "SCHEDULE_TOPIC_XXXX":  # its entries hold deliver times
+                continue
+            for tag in {told["tags"] for told in queue["messages"] if told.get("tags")}:
+                found: list[int] = []
+                at = queue["minOffset"]
+                while at < queue["maxOffset"]:
+                    got = store.get(topic, queue["queueId"], at, 32, tags=frozenset({java_hash(tag)}))
+                    assert got.status in (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE)
+                    found += [record.physical_offset for record in split(got.body)]
+                    at = got.next_offset
+                assert found == [m["physicalOffset"] for m in queue["messages"] if m.get("tags") == tag]
+                tested += 1
+        assert tested > 10
