@@ -1,4 +1,4 @@
-"""Requests that are wrong in themselves: each is answered once, with a code and a remark, and the connection lives on."""
+"""Requests that are wrong in themselves: each gets one answer with a code and a remark; the connection lives on."""
 
 import random
 import re
