@@ -1,0 +1,93 @@
+"""One broker and one process of each client for the whole run; a test takes a topic of its own from `topics`.
+
+`--peer=apache` runs the same tests against Apache's broker. Without the tools the part is skipped in one line, which
+`FIREARROW_INTEROP=required` turns into a failure.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.driver import Driver
+from tests.interop.peers import Apache, FireArrow, Peer
+from tests.interop.workshop import Unavailable, go_driver, java_class_path
+
+CLUSTER, BROKER = "DefaultCluster", "broker-a"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--peer", choices=("firearrow", "apache"), default="firearrow", help="broker of the interop tests")
+
+
+def need(prepare: Callable[[], object]) -> None:
+    """Run `prepare`; skip if this machine lacks something, fail if it must not."""
+    try:
+        prepare()
+    except Unavailable as lack:
+        if os.environ.get("FIREARROW_INTEROP") == "required":
+            pytest.fail(f"interoperation: {lack}", pytrace=False)
+        pytest.skip(f"interoperation: {lack}")
+
+
+@pytest.fixture(scope="session")
+def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    store = tmp_path_factory.mktemp("interop") / "store"
+    settings = {"autoCreateTopicEnable": "true", "brokerName": BROKER}
+    if request.config.getoption("--peer", "firearrow") == "apache":
+        need(lambda: java_class_path("client5"))
+        with Apache(store, settings) as apache:
+            yield apache
+    else:
+        with FireArrow(store, settings) as ours:
+            yield ours
+
+
+class Drivers:
+    """Client processes by name; each is started when a test first wants it."""
+
+    def __init__(self, name_server: str) -> None:
+        self.name_server = name_server
+        self.running: dict[str, Driver] = {}
+
+    def __call__(self, name: str) -> Driver:
+        if name not in self.running:
+            need(go_driver if name == "go" else lambda: java_class_path({"java4": "client4"}.get(name, "client5")))
+            for other in list(self.running):
+                self.running.pop(other).stop()
+            self.running[name] = Driver(name, self.name_server)
+        return self.running[name]
+
+
+@pytest.fixture(scope="session")
+def drivers(peer: Peer) -> Iterator[Drivers]:
+    drivers = Drivers(peer.name_server)
+    yield drivers
+    for driver in drivers.running.values():
+        driver.stop()
+
+
+@pytest.fixture(scope="module", params=["java5", "java4", "go"])
+def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
+    return drivers(str(request.param))
+
+
+@pytest.fixture(scope="module")
+def java_client(drivers: Drivers) -> Driver:
+    return drivers("java5")
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for topic, group and members that no other test has."""
+    return f"I{next(_numbers)}_{Path(request.node.nodeid.split('::')[1].split('[')[0]).name}"
+
+
+@pytest.fixture
+def cluster() -> str:
+    return CLUSTER

@@ -1,0 +1,127 @@
+"""An official client as a process that is told what to do; see `java/driver/Driver.java` for the lines spoken.
+
+One thread of ours reads what it says; the test's thread asks and waits for events, each wait bounded.
+"""
+
+import json
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.interop.workshop import BUILT, go_driver, java_class_path
+
+Event = dict[str, Any]
+
+
+class Failed(Exception):
+    """The operation failed in the client: `type`, `code` and the text of what it threw."""
+
+    def __init__(self, event: Event) -> None:
+        super().__init__(f"{event['type']} {event['code']}: {event['message']}")
+        self.type: str = event["type"]
+        self.code: int = event["code"]
+
+
+class Driver:
+    """`name`: `java5`, `java4` or `go`. `name_server` as `host:port`."""
+
+    def __init__(self, name: str, name_server: str) -> None:
+        self.name = name
+        BUILT.mkdir(parents=True, exist_ok=True)
+        self.log = BUILT / f"{name}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*_command(name), name_server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        self.events: list[Event] = []
+        self._news = threading.Condition()
+        self._ended = False
+        self._read = 0
+        threading.Thread(target=self._listen, name=f"{name} events", daemon=True).start()
+        self.version = self._until_done({"ready"}, 60)[-1]["version"]
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            event = json.loads(line)
+            with self._news:
+                self.events.append(event)
+                self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    def ask(self, operation: str, within_s: float = 60, **parameters: object) -> list[Event]:
+        """The operation's events but the last, `done`; `Failed` if it failed. A list is a parameter given more than once."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{operation} {urlencode(parameters, doseq=True)}\n")
+        self.process.stdin.flush()
+        events = self._until_done({"done", "failed"}, within_s)
+        if events[-1]["event"] == "failed":
+            raise Failed(events[-1])
+        return [event for event in events[:-1] if "consumer" not in event]
+
+    def _until_done(self, names: set[str], within_s: float) -> list[Event]:
+        found: list[Event] = []
+
+        def told() -> bool:
+            while self._read < len(self.events):
+                found.append(self.events[self._read])
+                self._read += 1
+                if found[-1]["event"] in names:
+                    return True
+            return False
+
+        self._wait(told, within_s, f"{names}")
+        return found
+
+    def _wait(self, told: Callable[[], bool], within_s: float, what: str) -> None:
+        deadline = time.monotonic() + within_s
+        with self._news:
+            while not told():
+                if self._ended:
+                    raise AssertionError(f"{self.name} ended: {self.log.read_text()[-2000:]}")
+                if not self._news.wait(deadline - time.monotonic()):
+                    raise AssertionError(f"{self.name}: {what} did not come in {within_s} s: {self.events[-5:]}")
+
+    def consumed(self, *consumers: str) -> list[Event]:
+        """The messages that push consumers of these names have got so far."""
+        with self._news:
+            return [event for event in self.events if event.get("consumer") in consumers]
+
+    def await_bodies(self, consumers: Iterable[str], bodies: Iterable[str], within_s: float = 40) -> list[Event]:
+        """Wait until the consumers together got each body at least as often as it is listed."""
+        names, wanted = tuple(consumers), Counter(bodies)
+
+        def told() -> bool:
+            return not wanted - Counter(event["body"] for event in self.consumed(*names))
+
+        self._wait(told, within_s, f"{wanted.total()} messages for {names}")
+        return self.consumed(*names)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def java(version: str, main: str, home: Path, heap: str, *properties: str) -> list[str]:
+    """A JVM with that class path, which keeps its logs in `home` and starts quickly."""
+    home.mkdir(parents=True, exist_ok=True)
+    options = [heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", f"-Duser.home={home}", *properties]
+    return ["java", *options, "-cp", java_class_path(version), main]
+
+
+def _command(name: str) -> list[str]:
+    if name == "go":
+        return [str(go_driver())]
+    version = {"java5": "client5", "java4": "client4"}[name]
+    return java(version, "Driver", BUILT / "home", "-Xmx256m")

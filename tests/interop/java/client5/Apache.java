@@ -1,0 +1,23 @@
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.broker.BrokerStartup;
+import org.apache.rocketmq.namesrv.NamesrvStartup;
+
+/** Apache's name server and broker in one process: `Apache NAMESRV.CONF BROKER.CONF`; stops when its input ends. */
+public final class Apache {
+    public static void main(String[] args) throws Exception {
+        NamesrvStartup.main0(new String[] {"-c", args[0]});
+        BrokerController broker = BrokerStartup.createBrokerController(new String[] {"-c", args[1]});
+        if (BrokerStartup.start(broker) == null) {
+            System.exit(1);
+        }
+        System.out.println("apache ready");
+        while (System.in.read() >= 0) {
+            continue;
+        }
+        broker.shutdown();
+        System.exit(0);
+    }
+}

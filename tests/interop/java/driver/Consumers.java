@@ -1,0 +1,95 @@
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/** Push consumers, each known by a name, which is its instance name too; an event `message` for each message. */
+final class Consumers {
+    private final String nameServer;
+    private final Map<String, DefaultMQPushConsumer> consumers = new HashMap<>();
+
+    Consumers(String nameServer) {
+        this.nameServer = nameServer;
+    }
+
+    boolean run(String operation, Parameters parameters) throws Exception {
+        switch (operation) {
+            case "consume":
+                consume(parameters);
+                return true;
+            case "awaitQueues":
+                awaitQueues(parameters);
+                return true;
+            case "stop":
+                consumers.remove(parameters.text("name")).shutdown();
+                return true;
+            default:
+                return false;
+        }
+    }
+
+    private void consume(Parameters parameters) throws Exception {
+        String name = parameters.text("name");
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(parameters.text("group"));
+        consumer.setNamesrvAddr(nameServer);
+        consumer.setInstanceName(name);
+        consumer.setConsumeThreadMin(2);
+        consumer.setConsumeThreadMax(2);
+        consumer.setPersistConsumerOffsetInterval(500);
+        Version.setModel(consumer, parameters.text("model", "CLUSTERING"));
+        consumer.setConsumeFromWhere(
+            ConsumeFromWhere.valueOf("CONSUME_FROM_" + parameters.text("from", "FIRST_OFFSET")));
+        if (!parameters.text("timestamp", "").isEmpty()) {
+            consumer.setConsumeTimestamp(parameters.text("timestamp"));
+        }
+        consumer.subscribe(parameters.text("topic"), parameters.text("tags", "*"));
+        if (parameters.text("orderly", "").isEmpty()) {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                tell(name, messages);
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        } else {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                tell(name, messages);
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+        }
+        consumer.start();
+        consumers.put(name, consumer);
+    }
+
+    private static void tell(String name, List<MessageExt> messages) {
+        for (MessageExt message : messages) {
+            Events.message("message", message).with("consumer", name)
+                .with("thread", Thread.currentThread().getName()).emit();
+        }
+    }
+
+    /** Wait until the consumer holds exactly `count` queues of the topic, and tell them. */
+    private void awaitQueues(Parameters parameters) throws Exception {
+        DefaultMQPushConsumer consumer = consumers.get(parameters.text("name"));
+        long deadline = System.nanoTime() + parameters.number("seconds", 30) * 1_000_000_000L;
+        while (true) {
+            List<MessageQueue> held = consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl()
+                .getProcessQueueTable().entrySet().stream()
+                .filter(entry -> entry.getKey().getTopic().equals(parameters.text("topic")))
+                .filter(entry -> parameters.text("locked", "").isEmpty() || entry.getValue().isLocked())
+                .map(Map.Entry::getKey).collect(java.util.stream.Collectors.toList());
+            if (held.size() == parameters.number("count", 0)) {
+                held.forEach(queue -> Events.queue("queue", queue).emit());
+                return;
+            }
+            if (System.nanoTime() > deadline) {
+                throw new IllegalStateException("holds " + held);
+            }
+            Thread.sleep(20);
+        }
+    }
+}

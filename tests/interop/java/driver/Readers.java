@@ -1,0 +1,114 @@
+import java.util.Collection;
+import java.util.List;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/** Whoever asks for messages and offsets: the pull consumer, the lite one, look-up by id and by key. */
+final class Readers {
+    private final String nameServer;
+    private DefaultMQPullConsumer puller;
+
+    Readers(String nameServer) {
+        this.nameServer = nameServer;
+    }
+
+    boolean run(String operation, Parameters parameters) throws Exception {
+        switch (operation) {
+            case "queues":
+                for (MessageQueue queue : puller().fetchSubscribeMessageQueues(parameters.text("topic"))) {
+                    Events.queue("queue", queue).with("min", puller().minOffset(queue))
+                        .with("max", puller().maxOffset(queue))
+                        .with("earliest", puller().earliestMsgStoreTime(queue)).emit();
+                }
+                return true;
+            case "pull":
+                pull(parameters);
+                return true;
+            case "commit":
+                puller().updateConsumeOffset(queue(parameters), parameters.number("offset", 0));
+                puller().getDefaultMQPullConsumerImpl().getOffsetStore().persist(queue(parameters));
+                return true;
+            case "committed":
+                Events.event("offset").with("offset", puller().fetchConsumeOffset(queue(parameters), true)).emit();
+                return true;
+            case "search":
+                Events.event("offset").with("offset",
+                    puller().searchOffset(queue(parameters), parameters.number("timestamp", 0))).emit();
+                return true;
+            case "view":
+                Events.message("message", puller().viewMessage(parameters.text("topic"), parameters.text("id"))).emit();
+                return true;
+            case "query":
+                for (MessageExt message : puller().queryMessage(parameters.text("topic"), parameters.text("key"), 64,
+                    0, System.currentTimeMillis() + 60_000).getMessageList()) {
+                    Events.message("message", message).emit();
+                }
+                return true;
+            case "readLite":
+                readLite(parameters);
+                return true;
+            default:
+                return false;
+        }
+    }
+
+    private DefaultMQPullConsumer puller() throws Exception {
+        if (puller == null) {
+            puller = new DefaultMQPullConsumer("interop-puller");
+            puller.setNamesrvAddr(nameServer);
+            puller.setInstanceName("interop-puller");
+            puller.start();
+        }
+        return puller;
+    }
+
+    private MessageQueue queue(Parameters parameters) throws Exception {
+        int wanted = (int) parameters.number("queue", 0);
+        for (MessageQueue queue : puller().fetchSubscribeMessageQueues(parameters.text("topic"))) {
+            if (queue.getQueueId() == wanted) {
+                return queue;
+            }
+        }
+        throw new IllegalArgumentException("no queue " + wanted);
+    }
+
+    private void pull(Parameters parameters) throws Exception {
+        PullResult result = puller().pull(queue(parameters), parameters.text("tags", "*"),
+            parameters.number("offset", 0), (int) parameters.number("count", 32), 10_000);
+        List<MessageExt> messages = result.getMsgFoundList();
+        for (MessageExt message : messages == null ? List.<MessageExt>of() : messages) {
+            Events.message("message", message).emit();
+        }
+        Events.event("pulled").with("status", result.getPullStatus()).with("next", result.getNextBeginOffset())
+            .with("min", result.getMinOffset()).with("max", result.getMaxOffset()).emit();
+    }
+
+    /** Assign all queues by hand, go to the beginning, and poll until `count` messages have come. */
+    private void readLite(Parameters parameters) throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(parameters.text("group"));
+        consumer.setNamesrvAddr(nameServer);
+        consumer.setInstanceName(parameters.text("group"));
+        consumer.setAutoCommit(false);
+        consumer.start();
+        try {
+            Collection<MessageQueue> queues = consumer.fetchMessageQueues(parameters.text("topic"));
+            consumer.assign(queues);
+            for (MessageQueue queue : queues) {
+                consumer.seekToBegin(queue);
+            }
+            long wanted = parameters.number("count", 1);
+            long deadline = System.nanoTime() + 30_000_000_000L;
+            for (long seen = 0; seen < wanted && System.nanoTime() < deadline; ) {
+                List<MessageExt> messages = consumer.poll(1000);
+                messages.forEach(message -> Events.message("message", message).emit());
+                seen += messages.size();
+            }
+            consumer.commitSync();
+        } finally {
+            consumer.shutdown();
+        }
+    }
+}

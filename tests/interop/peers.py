@@ -1,0 +1,127 @@
+"""The brokers that clients are set upon: ours, and Apache's with its name server in one JVM. Each has the same face."""
+
+import select
+import socket
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from tests.interop.driver import java
+from tests.process import Broker
+
+
+class Peer(Protocol):
+    """`address` and `name_server` as `host:port`; `stop` waits for a clean end."""
+
+    kind: str
+    address: str
+    name_server: str
+    store: Path
+
+    def stop(self) -> None: ...
+
+
+class FireArrow:
+    """`python -m firearrow.broker`. `settings` go to `--set`."""
+
+    kind = "firearrow"
+
+    def __init__(self, store: Path, settings: dict[str, str]) -> None:
+        self.store = store
+        self.broker = Broker(store, *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")))
+        assert self.broker.name_server is not None
+        self.address = "{}:{}".format(*self.broker.address)
+        self.name_server = "{}:{}".format(*self.broker.name_server)
+
+    def stop(self) -> None:
+        assert self.broker.stop() == 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.broker.kill()
+
+
+class Apache:
+    """Apache 5.5.0 on a store folder. `settings` are lines of its broker.conf."""
+
+    kind = "apache"
+
+    def __init__(self, store: Path, settings: dict[str, str], wait_s: float = 90) -> None:
+        self.store = store
+        self.home = store.parent / f"{store.name}-apache"
+        self.home.mkdir()
+        broker, name_server, ha = free_ports()
+        self.address, self.name_server = f"127.0.0.1:{broker}", f"127.0.0.1:{name_server}"
+        naming = {"listenPort": str(name_server), "rocketmqHome": str(self.home)}
+        all_settings = self._settings(broker, ha) | settings
+        command = java("client5", "Apache", self.home, "-Xmx1g", "-Xms256m", f"-Drocketmq.home.dir={self.home}")
+        confs = [_write(self.home / "namesrv.conf", naming), _write(self.home / "broker.conf", all_settings)]
+        self.log = self.home / "out.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([*command, *confs], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        assert self.process.stdout is not None
+        said = b""
+        while b"apache ready" not in said:
+            ready = select.select([self.process.stdout], [], [], wait_s)[0]
+            piece = self.process.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
+            if not piece:
+                self.kill()
+                raise AssertionError(f"Apache did not start: {said.decode()} {self.log.read_text()[-2000:]}")
+            said += piece
+
+    def _settings(self, port: int, ha_port: int) -> dict[str, str]:
+        return {
+            "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0",
+            "brokerIP1": "127.0.0.1", "listenPort": str(port), "haListenPort": str(ha_port),
+            "namesrvAddr": self.name_server, "rocketmqHome": str(self.home),
+            "storePathRootDir": str(self.store), "storePathCommitLog": str(self.store / "commitlog"),
+            "mappedFileSizeCommitLog": "16777216", "mappedFileSizeConsumeQueue": "60000", "maxHashSlotNum": "1000",
+            "maxIndexNum": "10000", "diskMaxUsedSpaceRatio": "99", "brokerRole": "ASYNC_MASTER",
+            "timerWheelEnable": "false", "defaultTopicQueueNums": "8", "enableRocksDBStore": "false",
+        }  # fmt: skip
+
+    def stop(self) -> None:
+        """Close its input, upon which it shuts the broker down."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0, self.log.read_text()[-2000:]
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+
+def _write(path: Path, settings: dict[str, str]) -> str:
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return str(path)
+
+
+def free_ports() -> tuple[int, int, int]:
+    """Ports for a broker (its VIP port, two below, is free, too), a name server and the replication nobody uses."""
+    for _ in range(100):
+        sockets = [socket.socket() for _ in range(4)]
+        try:
+            for each in sockets[:3]:
+                each.bind(("127.0.0.1", 0))
+            broker = int(sockets[0].getsockname()[1])
+            sockets[3].bind(("127.0.0.1", broker - 2))
+            return broker, int(sockets[1].getsockname()[1]), int(sockets[2].getsockname()[1])
+        except OSError:
+            continue
+        finally:
+            for each in sockets:
+                each.close()
+    raise AssertionError("no free ports")
