@@ -1,0 +1,32 @@
+"""`kill -9`: a few rounds under load, and the narrow places."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.process.kill_rounds import KillRounds
+from tests.process.requests import read_queue, send
+from tests.process.running import Broker
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_kill_under_load(tmp_path: Path, flush: str) -> None:
+    rounds = KillRounds(tmp_path / "store", flush)
+    rounds.run()
+    rounds.run(tear=True)
+    rounds.run()
+    assert len(rounds.acknowledged) > 600
+    assert len(rounds.seen) > 50
+
+
+def test_a_topic_made_by_a_send_outlives_the_kill(tmp_path: Path) -> None:
+    """The message was acknowledged, so it can be pulled, however fresh its topic was."""
+    for number in range(3):
+        with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+            assert send(connection, f"Fresh{number}", b"acknowledged").code == 0
+            broker.kill()
+    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+        for number in range(3):
+            assert [record.body for record in read_queue(connection, f"Fresh{number}", 0)] == [
+                b"acknowledged"
+            ]
