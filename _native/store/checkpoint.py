@@ -1,8 +1,9 @@
 """Checkpoint: how far the files are known to be on disk (Apache's `checkpoint`, 4096 bytes, six i64 at its start).
 
-The six numbers lie in one sector, so a write of them is whole or not at all. At byte 2048, which Apache neither reads nor
-clears, a clean stop leaves a seal: the six numbers once more and a print of queues and index, so that the next start
-notices a queue or an index that was deleted meanwhile. When Apache has written the file since, the seal counts no more.
+The six numbers lie in one sector, so a write of them is whole or not at all. At byte 2048, which Apache neither reads
+nor clears, a clean stop leaves a seal: the six numbers once more and a print of queues and index, so that the next
+start notices a queue or an index that was deleted meanwhile.
+When Apache has written the file since, the seal counts no more.
 Owner: store; written by one thread at a time.
 """
 

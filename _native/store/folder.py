@@ -7,14 +7,25 @@ import os
 from firearrow._native.store.faults import StoreForeign, StoreLocked
 
 KNOWN = frozenset(
-    ("commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "abort.bak", "lock", "timerlog", "timerwheel")
+    (
+        "commitlog",
+        "consumequeue",
+        "index",
+        "config",
+        "checkpoint",
+        "abort",
+        "abort.bak",
+        "lock",
+        "timerlog",
+        "timerwheel",
+    )
 )
 _HELD: set[tuple[int, int]] = set()
 """Folders that this process holds: a record lock does not keep a process from locking twice."""
 
 
 class StoreFolder:
-    """Locked from construction to `unlock`. The lock is Java's: byte 0 of `lock`, so a Java broker and we exclude each other."""
+    """Locked from construction to `unlock`. The lock is Java's (byte 0 of `lock`): it and we exclude each other."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -56,7 +67,9 @@ class StoreFolder:
     def _check(self) -> None:
         names = set(os.listdir(self.root))
         if names and not names & KNOWN:
-            raise StoreForeign(f"{self.root} is not empty and no store: name an empty folder or a store with --store")
+            raise StoreForeign(
+                f"{self.root} is not empty and no store: name an empty folder or a store with --store"
+            )
 
     def _check_own(self) -> None:
         """Before the file is opened: closing any descriptor of it would give up the lock that this process holds."""
@@ -68,7 +81,9 @@ class StoreFolder:
             raise self._locked()
 
     def _locked(self) -> StoreLocked:
-        return StoreLocked(f"{self.root} is used by another broker: stop it, or name another folder with --store")
+        return StoreLocked(
+            f"{self.root} is used by another broker: stop it, or name another folder with --store"
+        )
 
     def _take_lock(self) -> None:
         about = os.fstat(self._lock)

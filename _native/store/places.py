@@ -12,7 +12,7 @@ class PutStatus(IntEnum):
 
 
 class PutRefused(Exception):
-    """Nothing was staged. `field` names what is wrong: "topic", "queueId", "body", "properties", "batch", "disk", "store"."""
+    """Nothing was staged. `field` names why: "topic", "queueId", "body", "properties", "batch", "disk", "store"."""
 
     def __init__(self, status: PutStatus, field: str) -> None:
         super().__init__(f"{status.name}: {field}")

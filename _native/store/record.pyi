@@ -5,7 +5,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One decoded message record. Hosts are 4 or 16 address bytes and an i32 port; `body` is as stored (maybe compressed)."""
+    """One decoded record. Hosts are 4 or 16 address bytes and an i32 port; `body` is as stored, maybe compressed."""
 
     size: int
     body_crc: int

@@ -12,11 +12,12 @@ from firearrow._native.store.places import Placed as Placed
 from firearrow._native.store.places import PutRefused as PutRefused
 from firearrow._native.store.places import PutStatus as PutStatus
 from firearrow._native.store.places import QueueEntry as QueueEntry
+from firearrow._native.store.reading import StoreReading
 
 def memory_bytes(percent: int = 40) -> int:
     """So much of the machine's memory."""
 
-class MessageStore:
+class MessageStore(StoreReading):
     """One open store folder. One thread calls everything but `sync`; readers see entries below `confirmed` only."""
 
     @staticmethod
@@ -39,7 +40,7 @@ class MessageStore:
     ) -> MessageStore:
         """Lock the folder, recover it (cut the torn tail, rebuild what is behind), write `abort`.
 
-        Raises StoreLocked (another broker has it), StoreForeign (not a store of ours or Apache's, or made with other file sizes),
+        Raises StoreLocked (another broker has it), StoreForeign (no store of ours or Apache's, or other file sizes),
         StoreDamaged (damage that recovery may not cut), OSError (disk full, no permission).
         """
     # --- appending (one thread) ---
@@ -59,8 +60,8 @@ class MessageStore:
         prepared_offset: int = 0,
         now_ms: int,
     ) -> Placed:
-        """Stage one message. Hosts are 4 or 16 address bytes + i32 port; the IPv6 bits of sys_flag are set here; tagsCode and
-        keys are read from `properties`. Raises PutRefused."""
+        """Stage one message. Hosts are 4 or 16 address bytes + i32 port; the IPv6 bits of sys_flag are set here;
+        tagsCode and keys are read from `properties`. Raises PutRefused."""
     def put_batch(
         self,
         topic: str,
@@ -74,12 +75,14 @@ class MessageStore:
         reconsume_times: int = 0,
         now_ms: int,
     ) -> Placed:
-        """Stage every item of a batch body (wire-protocol §3.4), all or none, contiguous in one segment. Raises PutRefused."""
+        """Stage every item of a batch body (wire-protocol §3.4), all or none, in one segment. Raises PutRefused."""
     def write(self) -> int:
-        """One `pwrite` of all that is staged, then queue and index entries; returns the log's end. OSError: nothing staged stays,
-        every position is as before, nothing half-written is visible."""
+        """One `pwrite` of all that is staged, then queue and index entries; returns the log's end. OSError: nothing
+        staged stays, every position is as before, nothing half-written is visible. StoreDamaged: the same, but a part
+        could not be taken back, and the store takes no more puts."""
     def sync(self) -> int:
-        """fdatasync the log up to what was written when called; returns that offset. Any one other thread; releases the GIL."""
+        """fdatasync the log up to what was written when called; returns that offset. Without the GIL; one other
+        thread may call it."""
     def confirm(self, physical_offset: int) -> None:
         """Under sync_flush: readers may see entries whose record ends at or below this."""
     def flush_queues(self, seal: bool = False) -> None:
@@ -94,57 +97,22 @@ class MessageStore:
     @property
     def flushed(self) -> int: ...
     @property
-    def confirmed(self) -> int: ...
-    @property
     def min_physical(self) -> int: ...
     @property
     def writable(self) -> bool:
         """False after a broken promise of the store (an I/O error that left a doubt): puts are refused, reads go on."""
-    # --- reading ---
-    in_memory_bytes: int
     max_message_bytes: int
-    def set_limits(
-        self, *, bytes_in_memory: int, count_in_memory: int, bytes_on_disk: int, count_on_disk: int, filter_bytes: int
-    ) -> None:
-        """What one `get` may give and examine (Apache's maxTransfer… and maxFilterMessageSize)."""
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_count: int,
-        max_bytes: int = 134217728,
-        tags: frozenset[int] | None = None,
-        accept: Callable[[memoryview], bool] | None = None,
-    ) -> Got:
-        """The whole of Apache's getMessage (store-and-broker §3.1). `tags`: hashes that match, None for all; `accept` is asked with each
-        record that passed (SQL filters). Queues that do not exist answer as empty ones and are not created."""
-    def min_offset(self, topic: str, queue_id: int) -> int: ...
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Exclusive; counts confirmed entries. 0 for an unknown queue."""
-    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Store timestamp of that message, -1 if it is not there."""
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
-        """store-and-broker §3.3."""
-    def record_at(self, physical_offset: int) -> bytes | None:
-        """The whole record that starts there; None if there is none (every field is checked before it is believed)."""
-    def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]: ...
-    def query(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, tag: bool = False
-    ) -> tuple[list[bytes], int, int]:
-        """Records whose key hash matches, oldest first; the index's last store time and last physical offset (§3.4)."""
-    def is_near_end(self, physical_offset: int) -> bool:
-        """Within 40 % of memory of the log's end."""
-    def earliest_store_time(self) -> int: ...
     # --- house keeping ---
     def queues(self) -> list[tuple[str, int]]: ...
     def drop_topic(self, topic: str) -> int:
         """Delete the consume queues of a topic; returns how many. The log keeps its records."""
     def clean_queues(self) -> int:
         """Delete queue files and index files that point only below the log's start (306)."""
-    def drop_segments(self, *, older_than_ms: int, now_ms: int, force: bool = False, at_most: int = 10) -> int:
-        """Delete the oldest whole log segments whose file was last modified before `now_ms - older_than_ms` (force: whatever their age),
-        never the active one; queues and index follow. Returns how many."""
+    def drop_segments(
+        self, *, older_than_ms: int, now_ms: int, force: bool = False, at_most: int = 10
+    ) -> int:
+        """Delete the oldest whole log segments whose file was last modified before `now_ms - older_than_ms` (force:
+        whatever their age), never the active one; queues and index follow. Returns how many."""
     def close(self) -> None:
         """Flush everything, write the checkpoint, delete `abort` and the prepared segment, unlock. Idempotent."""
     def abandon(self) -> None:

@@ -8,20 +8,19 @@ from enum import IntEnum
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.store.bytes cimport get_i32
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.dispatch cimport Dispatch
-from firearrow._native.store.fetch cimport Limits, fetch
-from firearrow._native.store.hash cimport body_crc, index_hash, java_hash_more
+from firearrow._native.store.hash cimport body_crc
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6,
     SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
 )
 from firearrow._native.store.record cimport (
-    RECORD_OK, Message, Properties, RecordView, Text, encode_record, record_bytes, scan_properties,
+    Message, Properties, Text, encode_record, record_bytes, scan_properties,
 )
+from firearrow._native.store.reading cimport StoreReading
 
 from firearrow._native.store.batch import items_of
 from firearrow._native.store.checkpoint import Checkpoint
@@ -30,7 +29,7 @@ from firearrow._native.store.dispatch import is_file_name
 from firearrow._native.store.faults import StoreDamaged, StoreError, StoreForeign, StoreLocked
 from firearrow._native.store.fetch import GetStatus, Got
 from firearrow._native.store.folder import StoreFolder
-from firearrow._native.store.hash import crc32, java_hash
+from firearrow._native.store.hash import crc32
 from firearrow._native.store.keyindex import KeyIndex as Index
 from firearrow._native.store.places import Placed, PutRefused, PutStatus, QueueEntry
 from firearrow._native.store.recover import recover
@@ -59,7 +58,7 @@ cdef int illegal(str field) except -1:
     raise PutRefused(PutStatus.MESSAGE_ILLEGAL, field)
 
 
-cdef class MessageStore:
+cdef class MessageStore(StoreReading):  # its answers: reading.pyx
     # ---- opening and closing ----
 
     @staticmethod
@@ -318,83 +317,6 @@ cdef class MessageStore:
     @property
     def writable(self):
         return not self.broken and not self.closed
-
-    # ---- limits, set by the broker's options ----
-
-    @property
-    def in_memory_bytes(self):
-        return self.limits.in_memory_bytes
-
-    @in_memory_bytes.setter
-    def in_memory_bytes(self, int64_t value):
-        self.limits.in_memory_bytes = value
-
-    def set_limits(self, *, int64_t bytes_in_memory, int64_t count_in_memory, int64_t bytes_on_disk, int64_t count_on_disk, int64_t filter_bytes):
-        """What one `get` may give and examine."""
-        self.limits.bytes_in_memory, self.limits.count_in_memory = bytes_in_memory, count_in_memory
-        self.limits.bytes_on_disk, self.limits.count_on_disk = bytes_on_disk, count_on_disk
-        self.limits.filter_bytes = filter_bytes
-
-    # ---- reading ----
-
-    cdef ConsumeQueue queue(self, str topic, int64_t queue_id):
-        if not 0 <= queue_id <= QUEUE_ID_MAX:
-            return None
-        return self.dispatch.queue_of(topic.encode("utf-8", "replace"), <int32_t> queue_id, False)
-
-    def get(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t max_count, int64_t max_bytes=134217728, tags=None, accept=None):
-        return fetch(self.log, self.queue(topic, queue_id), &self.limits, queue_offset, max_count, max_bytes, tags, accept)
-
-    def min_offset(self, str topic not None, int64_t queue_id):
-        queue = self.queue(topic, queue_id)
-        return 0 if queue is None else queue.min_entry
-
-    def max_offset(self, str topic not None, int64_t queue_id):
-        queue = self.queue(topic, queue_id)
-        return 0 if queue is None else queue.visible
-
-    def store_time(self, str topic not None, int64_t queue_id, int64_t queue_offset):
-        queue = self.queue(topic, queue_id)
-        return -1 if queue is None else queue.store_time(self.log, queue_offset)
-
-    def offset_by_time(self, str topic not None, int64_t queue_id, int64_t timestamp_ms, bint upper=False):
-        queue = self.queue(topic, queue_id)
-        return 0 if queue is None else queue.offset_by_time(self.log, timestamp_ms, upper)
-
-    def entries(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t count):
-        queue = self.queue(topic, queue_id)
-        return [] if queue is None else [QueueEntry(*entry) for entry in queue.entries(queue_offset, count)]
-
-    def record_at(self, int64_t physical_offset):
-        cdef RecordView view
-        cdef int64_t available = 0
-        cdef const uint8_t *at
-        if not self.log.min_offset <= physical_offset < self.confirmed:
-            return None
-        if self.log.look(physical_offset, False, &view) != RECORD_OK or view.physical_offset != physical_offset:
-            return None
-        if physical_offset + view.size > self.confirmed:
-            return None
-        at = self.log.bytes_at(physical_offset, &available)
-        return (<const char *> at)[:view.size]
-
-    def query(self, str topic not None, str key not None, int64_t max_count, int64_t begin_ms, int64_t end_ms, bint tag=False):
-        if self.index is None:
-            return [], 0, 0
-        last_ms, last_physical = self.index.last
-        text = f"{topic}#T#{key}" if tag else f"{topic}#{key}"
-        found = self.index.search(index_hash(java_hash(text)), begin_ms, end_ms, max_count)
-        records = [self.record_at(physical) for physical in sorted(set(found))]
-        return [record for record in records if record is not None], last_ms, last_physical
-
-    def is_near_end(self, int64_t physical_offset):
-        return self.log.written - physical_offset <= self.limits.in_memory_bytes
-
-    def earliest_store_time(self):
-        cdef RecordView view
-        if not self.log.bases or self.log.look(self.log.min_offset, False, &view) != RECORD_OK:
-            return -1
-        return view.store_time
 
     # ---- house keeping ----
 

@@ -14,7 +14,7 @@ SEGMENT_BYTES = 4096
 QUEUE_FILE_BYTES = 200
 
 
-def open_store(root: Path, **options: Any) -> MessageStore:
+def open_store(root: Path, **options: Any) -> MessageStore:  # noqa: ANN401
     small: dict[str, Any] = {
         "segment_bytes": SEGMENT_BYTES,
         "queue_file_bytes": QUEUE_FILE_BYTES,
@@ -35,7 +35,7 @@ def put(
     queue_id: int = 0,
     properties: bytes = b"",
     now_ms: int = 1000,
-    **options: Any,
+    **options: Any,  # noqa: ANN401
 ) -> Placed:
     given: dict[str, Any] = {"flag": 0, "sys_flag": 0, "born_host": HOST, "store_host": HOST, **options}
     return store.put(topic, queue_id, body, properties, born_timestamp=now_ms, now_ms=now_ms, **given)

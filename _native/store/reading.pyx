@@ -1,0 +1,91 @@
+"""StoreReading: what an open store answers (see reading.pxd). Writes nothing."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from firearrow._native.store.fetch cimport fetch
+from firearrow._native.store.hash cimport index_hash
+from firearrow._native.store.record cimport RECORD_OK, RecordView
+
+from firearrow._native.store.hash import java_hash
+from firearrow._native.store.places import QueueEntry
+
+QUEUE_ID_MAX = 65535
+
+
+cdef class StoreReading:
+    # ---- limits, set by the broker's options ----
+
+    @property
+    def in_memory_bytes(self):
+        return self.limits.in_memory_bytes
+
+    @in_memory_bytes.setter
+    def in_memory_bytes(self, int64_t value):
+        self.limits.in_memory_bytes = value
+
+    def set_limits(self, *, int64_t bytes_in_memory, int64_t count_in_memory, int64_t bytes_on_disk, int64_t count_on_disk, int64_t filter_bytes):
+        """What one `get` may give and examine."""
+        self.limits.bytes_in_memory, self.limits.count_in_memory = bytes_in_memory, count_in_memory
+        self.limits.bytes_on_disk, self.limits.count_on_disk = bytes_on_disk, count_on_disk
+        self.limits.filter_bytes = filter_bytes
+
+    # ---- reading ----
+
+    cdef ConsumeQueue queue(self, str topic, int64_t queue_id):
+        if not 0 <= queue_id <= QUEUE_ID_MAX:
+            return None
+        return self.dispatch.queue_of(topic.encode("utf-8", "replace"), <int32_t> queue_id, False)
+
+    def get(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t max_count, int64_t max_bytes=134217728, tags=None, accept=None):
+        return fetch(self.log, self.queue(topic, queue_id), &self.limits, queue_offset, max_count, max_bytes, tags, accept)
+
+    def min_offset(self, str topic not None, int64_t queue_id):
+        queue = self.queue(topic, queue_id)
+        return 0 if queue is None else queue.min_entry
+
+    def max_offset(self, str topic not None, int64_t queue_id):
+        queue = self.queue(topic, queue_id)
+        return 0 if queue is None else queue.visible
+
+    def store_time(self, str topic not None, int64_t queue_id, int64_t queue_offset):
+        queue = self.queue(topic, queue_id)
+        return -1 if queue is None else queue.store_time(self.log, queue_offset)
+
+    def offset_by_time(self, str topic not None, int64_t queue_id, int64_t timestamp_ms, bint upper=False):
+        queue = self.queue(topic, queue_id)
+        return 0 if queue is None else queue.offset_by_time(self.log, timestamp_ms, upper)
+
+    def entries(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t count):
+        queue = self.queue(topic, queue_id)
+        return [] if queue is None else [QueueEntry(*entry) for entry in queue.entries(queue_offset, count)]
+
+    def record_at(self, int64_t physical_offset):
+        cdef RecordView view
+        cdef int64_t available = 0
+        cdef const uint8_t *at
+        if not self.log.min_offset <= physical_offset < self.confirmed:
+            return None
+        if self.log.look(physical_offset, False, &view) != RECORD_OK or view.physical_offset != physical_offset:
+            return None
+        if physical_offset + view.size > self.confirmed:
+            return None
+        at = self.log.bytes_at(physical_offset, &available)
+        return (<const char *> at)[:view.size]
+
+    def query(self, str topic not None, str key not None, int64_t max_count, int64_t begin_ms, int64_t end_ms, bint tag=False):
+        if self.index is None:
+            return [], 0, 0
+        last_ms, last_physical = self.index.last
+        text = f"{topic}#T#{key}" if tag else f"{topic}#{key}"
+        found = self.index.search(index_hash(java_hash(text)), begin_ms, end_ms, max_count)
+        records = [self.record_at(physical) for physical in sorted(set(found))]
+        return [record for record in records if record is not None], last_ms, last_physical
+
+    def is_near_end(self, int64_t physical_offset):
+        return self.log.written - physical_offset <= self.limits.in_memory_bytes
+
+    def earliest_store_time(self):
+        cdef RecordView view
+        if not self.log.bases or self.log.look(self.log.min_offset, False, &view) != RECORD_OK:
+            return -1
+        return view.store_time
