@@ -53,9 +53,10 @@ from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
+from firearrow.broker.tables.names import LMQ_PREFIX
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicTable
+from firearrow.broker.tables.topics import TopicRefused, TopicTable
 
 log = logging.getLogger("firearrow.app")
 
@@ -87,12 +88,15 @@ class App:
     async def _start(self) -> None:
         options = self._config.options
         self._server = Server(self._loop, idle_s=options.idle_s, frame_bytes_max=options.frame_bytes_max)
+        killed = (Path(options.store_root) / "abort").exists()
         self._store = _open_store(options)
         self._make_tables(options)
         self._load_tables(Path(options.store_root) / "config")
         self._make_services(options)
         await self._listen(options)
         self._registrar.start()
+        if killed:
+            self._adopt_topics()
         self._repeat()
         gc.collect()
         gc.freeze()
@@ -195,6 +199,23 @@ class App:
             InspectionHandler(store, config, stats, clock),
         )
         return [handler.routes() for handler in handlers]
+
+    def _adopt_topics(self) -> None:
+        """Make the topics of queues that no file names: a kill may come before the file of a topic made by a send,
+        and its messages were acknowledged."""
+        queues: dict[str, int] = {}
+        for topic, queue_id in self._store.queues():
+            filled = self._store.min_offset(topic, queue_id) < self._store.max_offset(topic, queue_id)
+            if filled and topic not in self._topics and not topic.startswith(LMQ_PREFIX):
+                queues[topic] = max(queues.get(topic, self._config.options.default_queues), queue_id + 1)
+        for topic, count in queues.items():
+            try:
+                self._topics.create(topic, count)
+                log.warning(
+                    "topic %s has messages and stood in no file: made again with %d queues", topic, count
+                )
+            except TopicRefused as refused:
+                log.error("topic %s has messages and stands in no file: %s", topic, refused)
 
     # ---- listening ----
 
