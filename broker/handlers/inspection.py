@@ -95,7 +95,6 @@ class InspectionHandler:
         (put_yesterday, got_yesterday), (put_today, got_today) = stats.mornings
         return {
             "brokerVersionDesc": VERSION_DESC,
-            "brokerVersion": str(PROTOCOL_VERSION),
             "brokerActive": "true",
             "bootTimestamp": str(stats.started_ms),
             "runtime": _runtime(self._clock.now_ms() - stats.started_ms),
