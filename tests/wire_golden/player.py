@@ -33,7 +33,7 @@ SETTINGS = (100, 102)
 NO_SUCH_CODE = 29_999
 """Its refusal shows that everything before it on the connection was handled."""
 
-PATIENCE_S = 2.0
+PATIENCE_S = 3.0
 
 
 @dataclass(eq=False)
@@ -66,7 +66,7 @@ class Line:
         return None
 
     def barrier(self) -> None:
-        """Everything sent before was handled."""
+        """Everything sent before was handled; a pull that has no answer now is held."""
         probe = RemotingCommand(NO_SUCH_CODE, opaque=-1)
         self.connection.send_raw(probe.encode())
         assert self.answer(-1) is not None
@@ -139,8 +139,12 @@ class Player:
         if request.is_oneway:
             line.barrier()
         elif answer is not None and not self._waits(event, answer):
-            self.early[answer] = ours = line.answer(request.opaque)
-            self.translation.learn(event, answer, ours)
+            if request.code in PULLS:
+                line.barrier()
+                self.early[answer] = line.answers.pop(request.opaque, None)
+            else:
+                self.early[answer] = ours = line.answer(request.opaque)
+                self.translation.learn(event, answer, ours)
 
     def _waits(self, event: Event, answer: Event) -> bool:
         if event.command.code in PULLS:

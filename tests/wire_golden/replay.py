@@ -35,6 +35,7 @@ AS_RECORDED = {
 @dataclass
 class Replay:
     exchanges: list[tuple[Exchange, list[tuple[Difference, str | None]]]]
+    translation: Translation
     seconds: float
 
     @property
@@ -69,7 +70,7 @@ def replayed() -> Replay:
             lone.communicate()
     compare = Comparison(translation)
     named = [(one, [(d, name_of(d, translation)) for d in compare(one)]) for one in exchanges]
-    return Replay(named, time.monotonic() - started)
+    return Replay(named, translation, time.monotonic() - started)
 
 
 def _name_server(home: str) -> tuple["subprocess.Popen[str]", Address]:
