@@ -83,7 +83,7 @@ def check_conversation(broker: Broker, pieces: list[bytes]) -> None:
     with broker.connect() as connection:
         for piece in pieces:
             connection.send_raw(piece)
-        found = {}
+        found: dict[int, int] = {}
         while len(found) < 3:
             answer = connection.receive()
             found[answer.opaque] = answer.code

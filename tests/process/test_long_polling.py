@@ -1,5 +1,6 @@
 """Long polling through the wire: hold, wake, deadline, goodbye; and the answers of pulls."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,3 +190,56 @@ def test_one_way_sends_are_stored_and_not_answered(broker: Broker) -> None:
         assert [record.body for record in read_queue(connection, "OneWay", 0)] == [
             b"%d" % n for n in range(10)
         ]
+
+
+def heartbeat(
+    connection: Connection, group: str, topic: str, version: int, model: str = "CLUSTERING"
+) -> None:
+    subscription = {
+        "topic": topic, "subString": "*", "subVersion": version, "expressionType": "TAG",
+        "classFilterMode": False, "tagsSet": [], "codeSet": [],
+    }  # fmt: skip
+    consumer = {
+        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": model, "unitMode": False,
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription],
+    }  # fmt: skip
+    body = json.dumps(
+        {"clientID": f"{group}@1", "consumerDataSet": [consumer], "producerDataSet": []}
+    ).encode()
+    assert connection.ask(RequestCode.HEART_BEAT, {}, body).code == 0
+
+
+def test_a_pull_with_the_subscription_of_the_heartbeat(broker: Broker) -> None:
+    with broker.connect() as connection:
+        assert send(connection, "Versions", b"0").code == 0
+        assert pull(connection, "Versions", consumerGroup="V", sysFlag="0").code == 24
+        heartbeat(connection, "V", "Versions", 100)
+        assert pull(connection, "Versions", consumerGroup="V", sysFlag="0", subVersion="100").code == 0
+        assert pull(connection, "Versions", consumerGroup="V", sysFlag="0", subVersion="101").code == 25
+        assert send(connection, "VersionsOther", b"0").code == 0
+        assert pull(connection, "VersionsOther", consumerGroup="V", sysFlag="0").code == 24
+
+
+@pytest.mark.parametrize(
+    ("change", "model", "forbidden"),
+    [({"consumeEnable": False}, "CLUSTERING", "2"), ({"consumeBroadcastEnable": False}, "BROADCASTING", "4")],
+)
+def test_forbidden_pulls_say_by_whom(
+    broker: Broker, change: dict[str, bool], model: str, forbidden: str
+) -> None:
+    with broker.connect() as connection:
+        assert send(connection, "Forbidden", b"0").code == 0
+        group = {"groupName": f"F{forbidden}"} | change
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        assert connection.ask(code, {}, json.dumps(group).encode()).code == 0
+        heartbeat(connection, f"F{forbidden}", "Forbidden", 1, model)
+        answer = pull(connection, "Forbidden", consumerGroup=f"F{forbidden}", sysFlag="0")
+        assert (answer.code, answer.ext.get("forbiddenType")) == (16, forbidden)
+
+
+def test_a_topic_that_may_not_be_read(broker: Broker) -> None:
+    with broker.connect() as connection:
+        ext = topic_ext("WriteOnly") | {"perm": "2"}
+        assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+        answer = pull(connection, "WriteOnly")
+        assert (answer.code, answer.ext.get("forbiddenType")) == (16, "3")
