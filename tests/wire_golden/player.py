@@ -99,6 +99,7 @@ class Player:
         self.lines: dict[Where, Line] = {}
         self.early: dict[Event, RemotingCommand | None] = {}
         self.relayed: dict[tuple[Where, int], int] = {}
+        self.surplus: list[tuple[Event, RemotingCommand]] = []
 
     def play(self) -> Iterator[Exchange]:
         for event in self.events:
@@ -106,7 +107,14 @@ class Player:
             if exchange is not None:
                 yield exchange
             if event.last and event.where in self.lines:
-                self.lines.pop(event.where).connection.close()
+                self._end(event, self.lines.pop(event.where))
+
+    def _end(self, event: Event, line: Line) -> None:
+        """Nothing may be left that Apache did not send."""
+        line.barrier()
+        left = [*line.connection.requests, *line.answers.values()]
+        self.surplus += [(event, one) for one in left]
+        line.connection.close()
 
     def _play(self, event: Event) -> Exchange | None:
         line = self._line(event)

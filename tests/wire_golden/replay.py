@@ -10,9 +10,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from firearrow._native.wire.command import RemotingCommand
 from tests.process.running import Broker
 from tests.wire_golden.comparison import Comparison, Difference
-from tests.wire_golden.conversation import events
+from tests.wire_golden.conversation import Event, events
 from tests.wire_golden.differences import name_of
 from tests.wire_golden.player import Address, Exchange, Player
 from tests.wire_golden.translation import Translation
@@ -35,6 +36,8 @@ AS_RECORDED = {
 @dataclass
 class Replay:
     exchanges: list[tuple[Exchange, list[tuple[Difference, str | None]]]]
+    surplus: list[tuple[Event, RemotingCommand]]
+    """Frames that we sent and Apache did not, with the last event of their connection."""
     translation: Translation
     seconds: float
 
@@ -64,13 +67,14 @@ def replayed() -> Replay:
         try:
             recorded = events()
             translation = Translation(recorded, broker.address[1], broker.name_server[1])
-            exchanges = list(Player(recorded, broker, address, translation).play())
+            player = Player(recorded, broker, address, translation)
+            exchanges = list(player.play())
         finally:
             lone.kill()
             lone.communicate()
     compare = Comparison(translation)
     named = [(one, [(d, name_of(d, translation)) for d in compare(one)]) for one in exchanges]
-    return Replay(named, translation, time.monotonic() - started)
+    return Replay(named, player.surplus, translation, time.monotonic() - started)
 
 
 def _name_server(home: str) -> tuple["subprocess.Popen[str]", Address]:
