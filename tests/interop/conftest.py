@@ -15,6 +15,7 @@ from tests.interop.driver import Driver
 from tests.interop.peers import Apache, FireArrow, Peer
 from tests.interop.workshop import Unavailable, go_driver, java_class_path
 
+_numbers = itertools.count(1)
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
 
 
@@ -48,8 +49,9 @@ def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 class Drivers:
     """Client processes by name; each is started when a test first wants it."""
 
-    def __init__(self, name_server: str) -> None:
+    def __init__(self, name_server: str, homes: Path) -> None:
         self.name_server = name_server
+        self.homes = homes
         self.running: dict[str, Driver] = {}
 
     def __call__(self, name: str) -> Driver:
@@ -57,13 +59,13 @@ class Drivers:
             need(go_driver if name == "go" else lambda: java_class_path({"java4": "client4"}.get(name, "client5")))
             for other in list(self.running):
                 self.running.pop(other).stop()
-            self.running[name] = Driver(name, self.name_server)
+            self.running[name] = Driver(name, self.name_server, self.homes / f"{name}-{next(_numbers)}")
         return self.running[name]
 
 
 @pytest.fixture(scope="session")
-def drivers(peer: Peer) -> Iterator[Drivers]:
-    drivers = Drivers(peer.name_server)
+def drivers(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
+    drivers = Drivers(peer.name_server, tmp_path_factory.mktemp("homes"))
     yield drivers
     for driver in drivers.running.values():
         driver.stop()
@@ -74,12 +76,9 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
     return drivers(str(request.param))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def java_client(drivers: Drivers) -> Driver:
     return drivers("java5")
-
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture

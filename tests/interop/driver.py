@@ -4,6 +4,7 @@ One thread of ours reads what it says; the test's thread asks and waits for even
 """
 
 import json
+import os
 import subprocess
 import threading
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.interop.workshop import BUILT, go_driver, java_class_path
+from tests.interop.workshop import go_driver, java_class_path
 
 Event = dict[str, Any]
 
@@ -28,16 +29,17 @@ class Failed(Exception):
 
 
 class Driver:
-    """`name`: `java5`, `java4` or `go`. `name_server` as `host:port`."""
+    """`name`: `java5`, `java4` or `go`. `name_server` as `host:port`. `home` is where it keeps logs and its own offsets."""
 
-    def __init__(self, name: str, name_server: str) -> None:
+    def __init__(self, name: str, name_server: str, home: Path) -> None:
         self.name = name
-        BUILT.mkdir(parents=True, exist_ok=True)
-        self.log = BUILT / f"{name}.log"
+        home.mkdir(parents=True, exist_ok=True)
+        self.log = home / f"{name}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*_command(name), name_server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
+                [*_command(name, home), name_server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                text=True, env=os.environ | {"HOME": str(home)},
+            )  # fmt: skip
         self.events: list[Event] = []
         self._news = threading.Condition()
         self._ended = False
@@ -120,8 +122,8 @@ def java(version: str, main: str, home: Path, heap: str, *properties: str) -> li
     return ["java", *options, "-cp", java_class_path(version), main]
 
 
-def _command(name: str) -> list[str]:
+def _command(name: str, home: Path) -> list[str]:
     if name == "go":
         return [str(go_driver())]
     version = {"java5": "client5", "java4": "client4"}[name]
-    return java(version, "Driver", BUILT / "home", "-Xmx256m")
+    return java(version, "Driver", home, "-Xmx256m")
