@@ -148,8 +148,11 @@ class App:
             ("kv", "kvConfig.json", self._name_server.kv),
         ):
             file = ConfigFile(folder / file_name)
-            if not file.load(table.load) and name != "kv":
-                file.write(table.to_json())
+            try:
+                if not file.load(table.load) and name != "kv":
+                    file.write(table.to_json())
+            except OSError as error:
+                raise _unusable(self._store.root, error) from None
             self._saver.add(name, lambda file=file, table=table: file.write(table.to_json()))  # type: ignore[misc]
         self._saver.every("offsets", lambda: self._config.options.offsets_save_ms)
 
@@ -335,9 +338,12 @@ class App:
                 await self._registrar.stop()
 
     def _close_store(self) -> None:
+        failing = sys.exception()
         try:
             self._store.close()
         except OSError as error:
+            if failing is not None:  # the start's own fault is the one to tell
+                return log.error("the store was not closed cleanly: %s", error)
             raise StartError(f"the store was not closed cleanly and will be recovered: {error}") from None
 
 
@@ -361,11 +367,14 @@ def _open_store(options: Options) -> MessageStore:
     except StoreError as error:
         raise StartError(str(error)) from None
     except OSError as error:
-        what = error.strerror or str(error)
-        raise StartError(
-            f"cannot open the store {options.store_root} ({error.filename or options.store_root}: {what}): make room, "
-            "set its permissions, or name another folder with --store"
-        ) from None
+        raise _unusable(options.store_root, error) from None
+
+
+def _unusable(root: str, error: OSError) -> StartError:
+    return StartError(
+        f"cannot open the store {root} ({error.filename or root}: {error.strerror or error}): make room, "
+        "set its permissions, or name another folder with --store"
+    )
 
 
 def _disk_fault(error: Exception) -> str:

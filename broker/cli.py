@@ -4,7 +4,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +27,8 @@ cli = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib import metadata  # noqa: PLC0415 (slow, and seldom wanted)
+
         typer.echo(f"firearrow {metadata.version('firearrow')}")
         raise typer.Exit()
 

@@ -1,6 +1,7 @@
 """The command line: help, version, settings, and one sentence with exit code 2 or 3 when it cannot go on."""
 
 import os
+import resource
 import select
 import signal
 import socket
@@ -20,21 +21,24 @@ COMMAND = [str(Path(sys.executable).with_name("firearrow"))]
 WRONG_USAGE, CANNOT_START = 2, 3
 
 
-def run(*args: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(*args: str, file_bytes_max: int = resource.RLIM_INFINITY) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *args], capture_output=True, text=True, timeout=30, check=False,
-        env=os.environ | {"COLUMNS": "300", "TERM": "dumb"} | (environment or {}),
+        env=os.environ | {"COLUMNS": "300", "TERM": "dumb"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max)),
     )  # fmt: skip
 
 
-def run_broker(store: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def run_broker(
+    store: Path, *args: str, file_bytes_max: int = resource.RLIM_INFINITY
+) -> subprocess.CompletedProcess[str]:
     ports = [
         word
         for option in ("--listen", "--namesrv-listen")
         if option not in args
         for word in (option, "127.0.0.1:0")
     ]
-    return run("broker", "--store", str(store), *ports, *args)
+    return run("broker", "--store", str(store), *ports, *args, file_bytes_max=file_bytes_max)
 
 
 def sentence(done: subprocess.CompletedProcess[str], code: int) -> str:
@@ -213,6 +217,14 @@ def test_read_only_folder(tmp_path: Path) -> None:
         pytest.skip("root is not refused by permissions")
     (tmp_path / "store").mkdir(mode=0o500)
     assert "permissions" in sentence(run_broker(tmp_path / "store"), CANNOT_START)
+
+
+@pytest.mark.parametrize("file_bytes_max", [0, 3, 100, 1500])
+def test_disk_full(tmp_path: Path, file_bytes_max: int) -> None:
+    """A limit of the size of files stands for the full disk: the lock, the abort mark, the tables do not fit."""
+    text = sentence(run_broker(tmp_path / "store", file_bytes_max=file_bytes_max), CANNOT_START)
+    assert "make room" in text
+    assert str(tmp_path / "store") in text
 
 
 CONF = """
