@@ -1,0 +1,36 @@
+"""QUERY_MESSAGE over the real store: what the index last took is told only with messages."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.handlers.query import QueryHandler
+from tests.broker.handlers.room import Room
+
+HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    with MessageStore.open(tmp_path, segment_bytes=1 << 20, queue_file_bytes=2000) as store:
+        for now_ms in (1000, 2000):
+            store.put(
+                "T", 1, b"body", b"KEYS\x01k\x02", flag=0, sys_flag=0, born_timestamp=now_ms, born_host=HOST,
+                store_host=HOST, now_ms=now_ms,
+            )  # fmt: skip
+        store.write()
+        yield store
+
+
+@pytest.mark.parametrize(("key", "code", "last_ms"), [("k", 0, "2000"), ("none", 22, "0")])
+def test_a_query_without_messages_tells_nothing_of_the_index(
+    store: MessageStore, key: str, code: int, last_ms: str
+) -> None:
+    room = Room()
+    room.serve(QueryHandler(store, room.table, room.config))
+    ext = {"topic": "T", "key": key, "maxNum": 32, "beginTimestamp": 0, "endTimestamp": 1 << 50}
+    answer = room.ask(12, ext)
+    assert (answer.code, answer.ext["indexLastUpdateTimestamp"]) == (code, last_ms)
+    assert (answer.ext["indexLastUpdatePhyoffset"] == "0") == (code == 22)
