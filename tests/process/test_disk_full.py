@@ -3,6 +3,8 @@
 import resource
 from pathlib import Path
 
+import pytest
+
 from firearrow._native.wire.codes import RequestCode
 from tests.process.requests import read_queue, send
 from tests.process.running import Broker
@@ -30,3 +32,36 @@ def test_sends_fail_while_the_disk_is_full_and_work_again(tmp_path: Path) -> Non
         assert broker.stop() == 0
     with Broker(tmp_path / "store") as again, again.connect() as connection:
         assert [record.body for record in read_queue(connection, "Full", 0)] == [*before, b"room again"]
+
+
+def limit(broker: Broker, size: int) -> None:
+    resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def test_no_room_for_a_new_queue(tmp_path: Path) -> None:
+    """Its file does not fit; the queues that are there go on."""
+    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+        assert send(connection, "Old", b"0").code == 0
+        limit(broker, 1_000_000)
+        assert send(connection, "New", b"0").code == SERVICE_NOT_AVAILABLE
+        assert send(connection, "Old", b"1").code == 0
+        limit(broker, resource.RLIM_INFINITY)
+        assert send(connection, "New", b"1").code == 0
+        assert [record.body for record in read_queue(connection, "Old", 0)] == [b"0", b"1"]
+        assert [record.body for record in read_queue(connection, "New", 0)] == [b"1"]
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_no_room_for_the_next_segment(tmp_path: Path, flush: str) -> None:
+    args = ("--set", "mappedFileSizeCommitLog=65536", "--set", f"flushDiskType={flush}")
+    with Broker(tmp_path / "store", *args) as broker, broker.connect() as connection:
+        assert send(connection, "Roll", b"first").code == 0
+        limit(broker, 60_000)
+        codes = [send(connection, "Roll", bytes(9000)).code for _ in range(12)]
+        assert set(codes) == {0, SERVICE_NOT_AVAILABLE}
+        limit(broker, resource.RLIM_INFINITY)
+        for _ in range(12):
+            assert send(connection, "Roll", bytes(9000)).code == 0
+        expected = 1 + codes.count(0) + 12
+        assert [record.queue_offset for record in read_queue(connection, "Roll", 0)] == list(range(expected))
+        assert broker.stop() == 0
