@@ -57,6 +57,7 @@ class Turn:
         self._staged: list[Parked] = []
         self._unsynced: deque[Parked] = deque()
         self._planned = False
+        self._refused = False
         self._settled = asyncio.Event()
         self._settled.set()
 
@@ -79,9 +80,10 @@ class Turn:
         try:
             self._store.write()
         except (OSError, StoreError) as error:
-            log.error("nothing of this turn was stored: %s", error)
+            self._note_refused(error)
             self._refuse(staged, self._full(error))
             return
+        self._note_refused(None)
         if not self._sync_flush:
             self._let_go(staged)
             self._news({parked.queue for parked in staged})
@@ -127,6 +129,14 @@ class Turn:
     async def settled(self) -> None:
         """Nothing waits for the disk any more."""
         await self._settled.wait()
+
+    def _note_refused(self, error: Exception | None) -> None:
+        """Say once that the disk refuses, and once that it takes again."""
+        if error is not None and not self._refused:
+            log.error("messages are refused, nothing can be stored: %s", error)
+        elif error is None and self._refused:
+            log.warning("messages are stored again")
+        self._refused = error is not None
 
     def _note_settled(self) -> None:
         if not self._unsynced:

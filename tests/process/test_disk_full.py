@@ -28,6 +28,7 @@ def test_sends_fail_while_the_disk_is_full_and_work_again(tmp_path: Path) -> Non
             assert connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
         resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, UNLIMITED)
         assert send(connection, "Full", b"room again").code == 0
+        assert broker.log.read_text().count("messages are refused") == 1
         assert [record.body for record in read_queue(connection, "Full", 0)] == [*before, b"room again"]
         assert broker.stop() == 0
     with Broker(tmp_path / "store") as again, again.connect() as connection:
