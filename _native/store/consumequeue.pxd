@@ -4,7 +4,7 @@
 # confirmed below `visible`, is in the file below `end_entry`, and is promised to staged messages below `next_entry`.
 #
 # Files are mapped when they are first needed, no descriptor stays open. Entries are stores into a shared mapping below
-# blocks that were reserved (4 KiB first, doubling to 256 KiB): one pwrite for each queue and turn would cost more than
+# zeros that were written first (4 KiB, then doubling to 256 KiB): one pwrite for each queue and turn would cost more than
 # all the rest of a turn with many topics.
 # A queue file carries no checksum: the log is the truth, and whatever is missing or behind is rebuilt from it.
 # Owner: store. Thread: the appender's.

@@ -86,7 +86,7 @@ cdef class ConsumeQueue:
                     file.read_at((count - 1) * ENTRY_BYTES, last, ENTRY_BYTES)
             finally:
                 file.release_fd()
-            file.reserved = (count * ENTRY_BYTES) & ~4095
+            file.reserved = count * ENTRY_BYTES
             if count > 0:
                 self.end_entry = file.base // ENTRY_BYTES + count
                 if get_i32(last + ENTRY_AT_SIZE) != PRE_BLANK_SIZE:

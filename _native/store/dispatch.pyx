@@ -15,6 +15,7 @@ from firearrow._native.store.record cimport Properties, RecordView, Text, scan_p
 from firearrow._native.store.faults import StoreDamaged
 
 GAP_MAX = 10_000_000
+MULTI_DIGITS_MAX = 12
 QUEUE_ID_MAX = 65535
 LMQ_PREFIX = b"%LMQ%"
 
@@ -219,7 +220,7 @@ cdef class Dispatch:
             <const char *> properties.multi_offsets.at, properties.multi_offsets.length
         )
         for name, entry in zip(names.split(b","), entries.split(b",")):
-            if is_file_name(name) and entry.isdigit() and len(entry) < 19:
+            if is_file_name(name) and entry.isdigit() and len(entry) <= MULTI_DIGITS_MAX:
                 queue_id = 0 if name.startswith(LMQ_PREFIX) else view.queue_id
                 self.restore(name, queue_id, int(entry), view.physical_offset, view.size, tags_code)
         return 0

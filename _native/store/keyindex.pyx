@@ -42,7 +42,7 @@ cdef class IndexFile:
     def make(self):
         """Create the file with its slots reserved. OSError."""
         self.file.open_file(True, True)
-        status = self.file.reserve(INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES, self.file.size)
+        status = self.file.allocate(INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES)
         self.file.release_fd()
         if status < 0:
             os.unlink(self.file.path)
@@ -50,9 +50,8 @@ cdef class IndexFile:
 
     def load(self):
         """Blocks below the last entry are there already."""
-        self.file.reserved = (INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES) & ~4095
         last = self.entry(self.count()) - self.file.map
-        self.file.reserved = max(self.file.reserved, last & ~4095)
+        self.file.reserved = last
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1:
         """Add one entry; there is room (`full` was asked). OSError: nothing was added."""

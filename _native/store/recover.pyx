@@ -7,6 +7,7 @@ the checkpoint; the log's beginning when queues or index are missing altogether.
 """
 
 from libc.stdint cimport int64_t
+from libc.string cimport memchr
 
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
@@ -79,13 +80,24 @@ cdef int64_t walk(CommitLog log, Dispatch dispatch, int64_t at, int64_t indexed,
         if state == RECORD_BLANK:
             at = log.segment_at(at).base + log.segment_bytes
             continue
-        if state != RECORD_OK or view.physical_offset != at:
+        if state != RECORD_OK or view.physical_offset != at or is_torn(log, &view):
             return at
         dispatch.recovered(&view, indexed)
         at += view.size
         if progress is not None and at - told >= PROGRESS_BYTES:
             told = at
             progress(f"recovering: {(at - log.min_offset) >> 20} of {(log.ends - log.min_offset) >> 20} MiB of the log")
+
+
+cdef bint is_torn(CommitLog log, const RecordView *view) except -1:
+    """Whether the last record's end was never written: no CRC covers topic and properties, but they do not end in zeros."""
+    cdef RecordView behind
+    cdef int64_t end = view.physical_offset + view.size
+    cdef bint empty = view.properties.length > 0 and view.properties.at[view.properties.length - 1] == 0
+    if not empty and memchr(view.topic.at, 0, view.topic.length) is NULL:
+        return False
+    state = log.look(end, False, &behind)
+    return state != RECORD_BLANK and (state != RECORD_OK or behind.physical_offset != end)
 
 
 cdef int refuse_hole(CommitLog log, int64_t end) except -1:

@@ -2,8 +2,8 @@
 #
 # A file has its full size from the beginning (sparse, as Apache makes it). Log segments are written with pwrite and read
 # through a read-only shared mapping; the page cache makes both views one, and a full disk is an errno. Queue and index
-# files are written through a shared mapping, but only below `reserved`: blocks are taken with posix_fallocate first, so
-# that a full disk is an errno there, too, and never a SIGBUS.
+# files are written through a shared mapping, but only below `reserved`: zeros are written there first, so that a full
+# disk is an errno there, too, and never a SIGBUS.
 #
 # Owner: commitlog, consumequeue or keyindex. Mapped pointers are borrowed for one call of the store and never leave it;
 # `close` with views exported to Python is put off until the last one is gone. Calls return 0 or a negative errno.
@@ -29,6 +29,8 @@ cdef class Segment:
     cdef int write_at(self, int64_t position, const uint8_t *data, int64_t length) noexcept nogil
     cdef int read_at(self, int64_t position, uint8_t *to, int64_t length) noexcept nogil
     cdef int reserve(self, int64_t until, int64_t step_max) noexcept nogil
+    cdef int allocate(self, int64_t until) noexcept nogil
+    cdef int open_for_writing(self) noexcept nogil
     cdef int sync_data(self) noexcept nogil
     cdef int sync_map(self, int64_t length) noexcept nogil
     cdef void release_fd(self) noexcept

@@ -18,6 +18,11 @@ cdef enum Call:                       # where tests let a system call fail
     CALL_RESERVE = 2
     CALL_CREATE = 3
 
+cdef enum:
+    ZEROS_BYTES = 65536
+
+cdef uint8_t ZEROS[ZEROS_BYTES]
+
 cdef int fault_call = -1
 cdef int fault_errno = 0
 cdef long long fault_after = 0
@@ -48,6 +53,20 @@ cdef inline int injected(int call) noexcept nogil:
 
 cdef object os_error(int number, str path):
     return OSError(number, os.strerror(number), path)
+
+
+cdef int write_fully(int fd, int64_t position, const uint8_t *data, int64_t length) noexcept nogil:
+    cdef long wrote
+    while length > 0:
+        wrote = pwrite(fd, data, length, <off_t> position)
+        if wrote < 0:
+            if errno == EINTR:
+                continue
+            return -errno
+        data += wrote
+        position += wrote
+        length -= wrote
+    return 0
 
 
 cdef class Segment:
@@ -132,23 +151,12 @@ cdef class Segment:
         return 0
 
     cdef int write_at(self, int64_t position, const uint8_t *data, int64_t length) noexcept nogil:
-        cdef long wrote
-        cdef int error
-        while length > 0:
-            error = injected(CALL_PWRITE)
-            if error != 0:
-                if 0 < fault_bytes < length:
-                    pwrite(self.fd, data, fault_bytes, <off_t> position)
-                return -error
-            wrote = pwrite(self.fd, data, length, <off_t> position)
-            if wrote < 0:
-                if errno == EINTR:
-                    continue
-                return -errno
-            data += wrote
-            position += wrote
-            length -= wrote
-        return 0
+        cdef int error = injected(CALL_PWRITE) if length > 0 else 0
+        if error != 0:
+            if 0 < fault_bytes < length:
+                write_fully(self.fd, position, data, fault_bytes)
+            return -error
+        return write_fully(self.fd, position, data, length)
 
     cdef int read_at(self, int64_t position, uint8_t *to, int64_t length) noexcept nogil:
         """Read without a mapping; short files give zeros."""
@@ -171,28 +179,47 @@ cdef class Segment:
         return 0
 
     cdef int reserve(self, int64_t until, int64_t step_max) noexcept nogil:
-        """Take disk blocks up to `until` at least, in steps that double up to `step_max`. Existing data stays."""
-        cdef int64_t step, goal
-        cdef int error, fd = self.fd
+        """Write zeros from `reserved` to `until` at least, in steps that double up to `step_max`.
+
+        Nothing behind `reserved` is in use. Zeros cost less than posix_fallocate in the end: the first store into a
+        mapped page of a new file takes 10 us then, and 2 to 5 ms on blocks that were only allocated.
+        """
+        cdef int64_t step = min(max(self.reserved, <int64_t> PAGE_BYTES), step_max)
+        cdef int64_t goal = min(max(until, self.reserved + step) + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size)
+        cdef int64_t piece
+        cdef bint opened = self.fd < 0
+        cdef int status = 0
         if until <= self.reserved:
             return 0
-        step = min(max(self.reserved, <int64_t> PAGE_BYTES), step_max)
-        goal = min(max(until, self.reserved + step) + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size)
-        error = injected(CALL_RESERVE)
-        if error == 0 and fd < 0:
-            with gil:
-                try:
-                    self.open_file(False, True)
-                except OSError as failed:
-                    error = failed.errno
-        if error == 0:
-            error = posix_fallocate(self.fd, self.reserved, goal - self.reserved)
-        if fd < 0 and self.fd >= 0:
+        if opened:
+            status = self.open_for_writing()
+        while status == 0 and self.reserved < goal:
+            piece = min(goal - self.reserved, <int64_t> ZEROS_BYTES)
+            status = -injected(CALL_RESERVE)
+            if status == 0:
+                status = write_fully(self.fd, self.reserved, ZEROS, piece)
+            if status == 0:
+                self.reserved += piece
+        if opened and self.fd >= 0:
             c_close(self.fd)
             self.fd = -1
-        if error != 0:
-            return -error
-        self.reserved = goal
+        return status
+
+    cdef int allocate(self, int64_t until) noexcept nogil:
+        """Disk blocks for a new file's first bytes without writing them: for what is filled at random. The file is open."""
+        cdef int error = injected(CALL_RESERVE)
+        if error == 0:
+            error = posix_fallocate(self.fd, 0, until)
+        if error == 0:
+            self.reserved = until
+        return -error
+
+    cdef int open_for_writing(self) noexcept nogil:
+        with gil:
+            try:
+                self.open_file(False, True)
+            except OSError as failed:
+                return -failed.errno
         return 0
 
     cdef int sync_data(self) noexcept nogil:

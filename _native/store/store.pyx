@@ -58,7 +58,7 @@ cdef int illegal(str field) except -1:
     raise PutRefused(PutStatus.MESSAGE_ILLEGAL, field)
 
 
-cdef class MessageStore(StoreReading):  # its answers: reading.pyx
+cdef class MessageStore(StoreReading):
     # ---- opening and closing ----
 
     @staticmethod

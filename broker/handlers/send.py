@@ -196,6 +196,7 @@ class SendHandler:
         properties = properties_of(message.properties)
         _refuse_later(properties)
         properties.pop("POP_CK", None)
+        properties.pop("INNER_MULTI_QUEUE_OFFSET", None)
         unique_id = properties.get("UNIQ_KEY") or self._unique_ids.next(self._clock.now_ms())
         properties["UNIQ_KEY"] = unique_id
         properties |= marks
