@@ -20,7 +20,9 @@ CLUSTER, BROKER = "DefaultCluster", "broker-a"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--peer", choices=("firearrow", "apache"), default="firearrow", help="broker of the interop tests")
+    parser.addoption(
+        "--peer", choices=("firearrow", "apache"), default="firearrow", help="broker of the interop tests"
+    )
 
 
 def need(prepare: Callable[[], object]) -> None:
@@ -56,7 +58,11 @@ class Drivers:
 
     def __call__(self, name: str) -> Driver:
         if name not in self.running:
-            need(go_driver if name == "go" else lambda: java_class_path({"java4": "client4"}.get(name, "client5")))
+            need(
+                go_driver
+                if name == "go"
+                else lambda: java_class_path({"java4": "client4"}.get(name, "client5"))
+            )
             for other in list(self.running):
                 self.running.pop(other).stop()
             self.running[name] = Driver(name, self.name_server, self.homes / f"{name}-{next(_numbers)}")

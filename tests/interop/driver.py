@@ -11,7 +11,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import urlencode
 
 from tests.interop.workshop import go_driver, java_class_path
@@ -29,7 +30,7 @@ class Failed(Exception):
 
 
 class Driver:
-    """`name`: `java5`, `java4` or `go`. `name_server` as `host:port`. `home` is where it keeps logs and its own offsets."""
+    """`name`: `java5`, `java4` or `go`. `name_server` as `host:port`. `home` keeps its logs and its own offsets."""
 
     def __init__(self, name: str, name_server: str, home: Path) -> None:
         self.name = name
@@ -58,12 +59,12 @@ class Driver:
             self._ended = True
             self._news.notify_all()
 
-    def ask(self, operation: str, within_s: float = 60, **parameters: object) -> list[Event]:
-        """The operation's events but the last, `done`; `Failed` if it failed. A list is a parameter given more than once."""
+    def ask(self, operation: str, **parameters: object) -> list[Event]:
+        """The operation's events but the last, `done`; `Failed` if it failed. A list gives a parameter many times."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{operation} {urlencode(parameters, doseq=True)}\n")
         self.process.stdin.flush()
-        events = self._until_done({"done", "failed"}, within_s)
+        events = self._until_done({"done", "failed"}, 90)
         if events[-1]["event"] == "failed":
             raise Failed(events[-1])
         return [event for event in events[:-1] if "consumer" not in event]
@@ -89,14 +90,18 @@ class Driver:
                 if self._ended:
                     raise AssertionError(f"{self.name} ended: {self.log.read_text()[-2000:]}")
                 if not self._news.wait(deadline - time.monotonic()):
-                    raise AssertionError(f"{self.name}: {what} did not come in {within_s} s: {self.events[-5:]}")
+                    raise AssertionError(
+                        f"{self.name}: {what} did not come in {within_s} s: {self.events[-5:]}"
+                    )
 
     def consumed(self, *consumers: str) -> list[Event]:
         """The messages that push consumers of these names have got so far."""
         with self._news:
             return [event for event in self.events if event.get("consumer") in consumers]
 
-    def await_bodies(self, consumers: Iterable[str], bodies: Iterable[str], within_s: float = 40) -> list[Event]:
+    def await_bodies(
+        self, consumers: Iterable[str], bodies: Iterable[str], within_s: float = 40
+    ) -> list[Event]:
         """Wait until the consumers together got each body at least as often as it is listed."""
         names, wanted = tuple(consumers), Counter(bodies)
 
@@ -105,6 +110,17 @@ class Driver:
 
         self._wait(told, within_s, f"{wanted.total()} messages for {names}")
         return self.consumed(*names)
+
+    def await_count(self, consumer: str, count: int) -> None:
+        self._wait(lambda: len(self.consumed(consumer)) >= count, 40, f"{count} messages for {consumer}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     def stop(self) -> None:
         if self.process.poll() is None:
@@ -118,7 +134,14 @@ class Driver:
 def java(version: str, main: str, home: Path, heap: str, *properties: str) -> list[str]:
     """A JVM with that class path, which keeps its logs in `home` and starts quickly."""
     home.mkdir(parents=True, exist_ok=True)
-    options = [heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", f"-Duser.home={home}", *properties]
+    options = [
+        heap,
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Xshare:auto",
+        f"-Duser.home={home}",
+        *properties,
+    ]
     return ["java", *options, "-cp", java_class_path(version), main]
 
 

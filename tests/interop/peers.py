@@ -3,12 +3,14 @@
 import select
 import socket
 import subprocess
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import java
-from tests.process import Broker
+from tests.process import Broker, Connection
 
 
 class Peer(Protocol):
@@ -29,7 +31,9 @@ class FireArrow:
 
     def __init__(self, store: Path, settings: dict[str, str]) -> None:
         self.store = store
-        self.broker = Broker(store, *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")))
+        self.broker = Broker(
+            store, *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))
+        )
         assert self.broker.name_server is not None
         self.address = "{}:{}".format(*self.broker.address)
         self.name_server = "{}:{}".format(*self.broker.name_server)
@@ -40,7 +44,9 @@ class FireArrow:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.broker.kill()
 
 
@@ -57,11 +63,15 @@ class Apache:
         self.address, self.name_server = f"127.0.0.1:{broker}", f"127.0.0.1:{name_server}"
         naming = {"listenPort": str(name_server), "rocketmqHome": str(self.home)}
         all_settings = self._settings(broker, ha) | settings
-        command = java("client5", "Apache", self.home, "-Xmx1g", "-Xms256m", f"-Drocketmq.home.dir={self.home}")
+        command = java(
+            "client5", "Apache", self.home, "-Xmx1g", "-Xms256m", f"-Drocketmq.home.dir={self.home}"
+        )
         confs = [_write(self.home / "namesrv.conf", naming), _write(self.home / "broker.conf", all_settings)]
         self.log = self.home / "out.log"
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen([*command, *confs], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+            self.process = subprocess.Popen(
+                [*command, *confs], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
         assert self.process.stdout is not None
         said = b""
         while b"apache ready" not in said:
@@ -71,6 +81,16 @@ class Apache:
                 self.kill()
                 raise AssertionError(f"Apache did not start: {said.decode()} {self.log.read_text()[-2000:]}")
             said += piece
+        self._await_registration(wait_s)
+
+    def _await_registration(self, wait_s: float) -> None:
+        """The broker is ready before its name server has heard of it."""
+        deadline = time.monotonic() + wait_s
+        with Connection(address(self.name_server)) as connection:
+            while connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).code != 0:
+                if time.monotonic() > deadline:
+                    raise AssertionError("Apache's broker did not register")
+                time.sleep(0.05)
 
     def _settings(self, port: int, ha_port: int) -> dict[str, str]:
         return {
@@ -100,8 +120,16 @@ class Apache:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.kill()
+
+
+def address(text: str) -> tuple[str, int]:
+    """`host:port` as Python's sockets want it."""
+    host, port = text.rsplit(":", 1)
+    return host, int(port)
 
 
 def _write(path: Path, settings: dict[str, str]) -> str:

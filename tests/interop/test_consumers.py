@@ -1,24 +1,23 @@
 """Push consumers of the official clients: clustering, broadcasting, in order, filtered, from a place or a time."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
+from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import Driver
+from tests.interop.messages import hexed, numbered
+from tests.interop.peers import Peer, address
+from tests.process import Connection
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 
-def hexed(*texts: str) -> list[str]:
-    return [text.encode().hex() for text in texts]
-
-
-def numbered(what: str, count: int) -> list[str]:
-    return hexed(*(f"{what} {number}" for number in range(count)))
-
-
 def queues_of(client: Driver, member: str, topic: str, count: int, **more: object) -> set[int]:
-    return {event["queueId"] for event in client.ask("awaitQueues", name=member, topic=topic, count=count, **more)}
+    return {
+        event["queueId"] for event in client.ask("awaitQueues", name=member, topic=topic, count=count, **more)
+    }
 
 
 def test_two_members_join_and_leave(client: Driver, name: str) -> None:
@@ -34,7 +33,8 @@ def test_two_members_join_and_leave(client: Driver, name: str) -> None:
     client.await_bodies([one, two], numbered("shared", 40))
     shared = set(numbered("shared", 40))
     by_queue = {
-        member: {event["queueId"] for event in client.consumed(member) if event["body"] in shared} for member in (one, two)
+        member: {event["queueId"] for event in client.consumed(member) if event["body"] in shared}
+        for member in (one, two)
     }
     assert by_queue == {one: first, two: second}
     client.ask("stop", name=one)
@@ -62,7 +62,6 @@ def test_broadcasting_gives_everything_to_each(client: Driver, name: str) -> Non
     client.ask("send", group=name, topic=name, body=hexed("makes the topic"))
     for member in members:
         client.ask("consume", name=member, group=name, topic=name, model="BROADCASTING")
-        queues_of(client, member, name, 4)
     client.ask("send", group=name, topic=name, body=bodies)
     for member in members:
         client.await_bodies([member], bodies)
@@ -106,9 +105,24 @@ def test_tags_choose(client: Driver, name: str) -> None:
     assert len(got) == 41
 
 
-def test_from_last_starts_with_what_comes_after(client: Driver, name: str) -> None:
-    """The queue starts at 0 in memory, so Apache's rule gives a new group the first message until the log has rolled;
-    only a group that skipped the beginning by an offset of its own goes on from there."""
+def from_disk(peer: Peer, percent: int) -> None:
+    """A group without an offset begins at 0 while the queue's first message is still counted as in memory (Apache's
+    rule); with 0 percent of the memory for that, the client's own choice where to begin takes effect."""
+    with Connection(address(peer.address)) as connection:
+        done = connection.ask(
+            RequestCode.UPDATE_BROKER_CONFIG, body=f"accessMessageInMemoryMaxRatio={percent}".encode()
+        )
+        assert done.code == 0, done.remark
+
+
+@pytest.fixture
+def on_disk(peer: Peer) -> Iterator[None]:
+    from_disk(peer, 0)
+    yield
+    from_disk(peer, 40)
+
+
+def test_a_new_group_begins_at_the_first_while_it_is_in_memory(client: Driver, name: str) -> None:
     client.ask("send", group=name, topic=name, body=numbered("before", 20))
     client.ask("consume", name=name, group=name, topic=name, **{"from": "LAST_OFFSET"})
     got = client.await_bodies([name], numbered("before", 20))
@@ -116,17 +130,44 @@ def test_from_last_starts_with_what_comes_after(client: Driver, name: str) -> No
     assert sorted(event["body"] for event in got) == sorted(numbered("before", 20))
 
 
-def test_from_a_time(java_client: Driver, name: str) -> None:
-    """A consume timestamp has whole seconds, so the second batch waits for the next full second but one."""
-    java_client.ask("send", group=name, topic=name, body=numbered("before", 20))
-    moment = int(time.time()) + 2
-    while time.time() < moment + 0.05:
-        time.sleep(0.05)
-    java_client.ask("send", group=name, topic=name, body=numbered("after", 20))
-    java_client.ask(
-        "consume", name=name, group=name, topic=name, timestamp=time.strftime("%Y%m%d%H%M%S", time.localtime(moment)),
-        **{"from": "TIMESTAMP"},
-    )  # fmt: skip
-    got = java_client.await_bodies([name], numbered("after", 20))
-    java_client.ask("stop", name=name)
-    assert sorted(event["body"] for event in got) == sorted(numbered("after", 20))
+@pytest.mark.usefixtures("on_disk")
+def test_from_last_gets_only_what_comes_after(client: Driver, name: str) -> None:
+    client.ask("send", group=name, topic=name, body=numbered("before", 40))
+    client.ask("consume", name=name, group=name, topic=name, **{"from": "LAST_OFFSET"})
+    queues_of(client, name, name, 4)
+    deadline = time.monotonic() + 30
+    while {event["queueId"] for event in client.consumed(name)} != {
+        0,
+        1,
+        2,
+        3,
+    } and time.monotonic() < deadline:
+        client.ask("send", group=name, topic=name, body=numbered("after", 8))
+    client.ask("stop", name=name)
+    got = client.consumed(name)
+    assert {event["queueId"] for event in got} == {0, 1, 2, 3}
+    assert {event["body"] for event in got} <= set(numbered("after", 8))
+
+
+@pytest.mark.usefixtures("on_disk")
+def test_from_first_gets_everything(client: Driver, name: str) -> None:
+    client.ask("send", group=name, topic=name, body=numbered("before", 20))
+    client.ask("consume", name=name, group=name, topic=name, **{"from": "FIRST_OFFSET"})
+    got = client.await_bodies([name], numbered("before", 20))
+    client.ask("stop", name=name)
+    assert sorted(event["body"] for event in got) == sorted(numbered("before", 20))
+
+
+@pytest.mark.usefixtures("on_disk")
+def test_from_a_time(client: Driver, name: str) -> None:
+    """A consume timestamp has whole seconds, so the second part waits until one begins."""
+    client.ask("send", group=name, topic=name, body=numbered("before", 40))
+    moment = int(time.time()) + 1
+    while time.time() < moment + 0.02:
+        time.sleep(moment + 0.02 - time.time())
+    client.ask("send", group=name, topic=name, body=numbered("after", 40))
+    stamp = time.strftime("%Y%m%d%H%M%S", time.localtime(moment))
+    client.ask("consume", name=name, group=name, topic=name, timestamp=stamp, **{"from": "TIMESTAMP"})
+    got = client.await_bodies([name], numbered("after", 40))
+    client.ask("stop", name=name)
+    assert sorted(event["body"] for event in got) == sorted(numbered("after", 40))
