@@ -23,7 +23,7 @@ def pull_all(client: Driver, topic: str, queue: int) -> list[Event]:
 
 
 def read(client: Driver, topic: str, count: int) -> list[Event]:
-    """All messages of the topic; `count` is how many there are. Go's pull waits 20 s at an empty queue, so it consumes."""
+    """All `count` messages of the topic. The Go pull waits 20 s at an empty queue, so Go consumes."""
     if client.name == "go":
         reader = f"{topic}-reader"
         client.ask("consume", name=reader, group=reader, topic=topic)
