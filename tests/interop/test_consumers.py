@@ -70,25 +70,30 @@ def test_broadcasting_gives_everything_to_each(client: Driver, name: str) -> Non
 
 
 def test_orderly_under_locks(client: Driver, name: str) -> None:
+    """The Go client 2.1.2 gives a queue's lock up only by letting it expire after 60 s (also at Apache's broker), so
+    only the Java ones are joined by a second member."""
     client.ask("send", group=name, topic=name, body=hexed("makes the topic"))
-    one, two = f"{name}-1", f"{name}-2"
+    one, two = members = (f"{name}-1", f"{name}-2")
     client.ask("consume", name=one, group=name, topic=name, orderly="true")
     assert queues_of(client, one, name, 4, locked="true") == {0, 1, 2, 3}
     bodies = {queue: numbered(f"queue {queue}", 60) for queue in range(4)}
     for queue, texts in bodies.items():
         client.ask("send", group=name, topic=name, body=texts[:30], how="queue", queue=queue)
     client.await_bodies([one], [text for texts in bodies.values() for text in texts[:30]])
-    client.ask("consume", name=two, group=name, topic=name, orderly="true")
-    first = queues_of(client, one, name, 2, locked="true", seconds=40)
-    second = queues_of(client, two, name, 2, locked="true", seconds=60)
-    assert first | second == {0, 1, 2, 3}
+    if client.name == "go":
+        members = (one,)
+    else:
+        client.ask("consume", name=two, group=name, topic=name, orderly="true")
+        first = queues_of(client, one, name, 2, locked="true", seconds=40)
+        second = queues_of(client, two, name, 2, locked="true", seconds=60)
+        assert first | second == {0, 1, 2, 3}
     for queue, texts in bodies.items():
         client.ask("send", group=name, topic=name, body=texts[30:], how="queue", queue=queue)
-    got = client.await_bodies([one, two], [text for texts in bodies.values() for text in texts])
+    got = client.await_bodies(members, [text for texts in bodies.values() for text in texts])
     for queue, texts in bodies.items():
         seen = [event["body"] for event in got if event["queueId"] == queue and event["body"] in set(texts)]
         assert seen == texts
-    for member in (one, two):
+    for member in members:
         client.ask("stop", name=member)
 
 
