@@ -13,7 +13,7 @@ import pytest
 
 from tests.interop.driver import Driver
 from tests.interop.peers import Apache, FireArrow, Peer
-from tests.interop.workshop import Unavailable, go_driver, java_class_path
+from tests.interop.workshop import Unavailable, go_driver, java_class_path, missing
 
 _numbers = itertools.count(1)
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
@@ -23,6 +23,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--peer", choices=("firearrow", "apache"), default="firearrow", help="broker of the interop tests"
     )
+
+
+_lacks: set[str] = set()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without the tools, leave these tests out and say so in one line (see `need` for the run that must have them)."""
+    if os.environ.get("FIREARROW_INTEROP") == "required":
+        return
+    left_out = []
+    for item in items:
+        if item.get_closest_marker("interop"):
+            lack = missing("go") if item.name.endswith("[go]") else missing("java", "javac", "mvn")
+            if lack is not None:
+                _lacks.add(lack)
+                left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_report_collectionfinish() -> str:
+    """Empty if everything is there."""
+    return f"interoperation skipped: {'; '.join(sorted(_lacks))}" if _lacks else ""
 
 
 def need(prepare: Callable[[], object]) -> None:

@@ -24,6 +24,13 @@ class Unavailable(Exception):
     """The interoperation part cannot run here; the text is one line and says why."""
 
 
+def missing(*tools: str) -> str | None:
+    """What this machine lacks, or None."""
+    lacking = next((tool for tool in tools if shutil.which(tool) is None), None)
+    needs = "Go" if "go" in tools else "Java 17 with Maven"
+    return None if lacking is None else f"needs {needs}, and there is no {lacking}"
+
+
 @contextmanager
 def _alone() -> Iterator[None]:
     BUILT.mkdir(parents=True, exist_ok=True)
@@ -50,9 +57,8 @@ def _digest(paths: list[Path]) -> str:
 @cache
 def java_class_path(version: str) -> str:
     """The class path of `client4` or `client5` with our driver compiled into its first folder."""
-    for tool in ("java", "javac", "mvn"):
-        if shutil.which(tool) is None:
-            raise Unavailable(f"needs Java 17 with Maven, and there is no {tool}")
+    if lack := missing("java", "javac", "mvn"):
+        raise Unavailable(lack)
     pom = JAVA / version / "pom.xml"
     sources = sorted([*(JAVA / "driver").glob("*.java"), *(JAVA / version).glob("*.java")])
     with _alone():
@@ -77,8 +83,8 @@ def _whole(jars: Path) -> bool:
 @cache
 def go_driver() -> Path:
     """The compiled Go driver."""
-    if shutil.which("go") is None:
-        raise Unavailable("needs Go, and there is no go")
+    if lack := missing("go"):
+        raise Unavailable(lack)
     sources = [*sorted(GO.glob("*.go")), GO / "go.mod", GO / "go.sum"]
     with _alone():
         program, stamp, wanted = BUILT / "go-driver", BUILT / "go-driver.sources", _digest(sources)
