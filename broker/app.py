@@ -18,6 +18,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.clock import SystemClock
 from firearrow.broker.config import Config
 from firearrow.broker.dispatch import Dispatch
+from firearrow.broker.durable import durable
 from firearrow.broker.errors import StartError
 from firearrow.broker.handlers.cleaning import CleaningHandler
 from firearrow.broker.handlers.clients import ClientsHandler
@@ -40,6 +41,7 @@ from firearrow.broker.options import Options
 from firearrow.broker.peer import Address, Routes
 from firearrow.broker.process import seconds_since_start, stop_on_signals
 from firearrow.broker.server import Server
+from firearrow.broker.services.adoption import adopt
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.holds import Holds
 from firearrow.broker.services.periodic import Periodic
@@ -53,10 +55,9 @@ from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
-from firearrow.broker.tables.names import LMQ_PREFIX
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicRefused, TopicTable
+from firearrow.broker.tables.topics import TopicTable
 
 log = logging.getLogger("firearrow.app")
 
@@ -96,7 +97,12 @@ class App:
         await self._listen(options)
         self._registrar.start()
         if killed:
-            self._adopt_topics()
+            adopt(
+                self._topics,
+                self._store,
+                default_queues=options.default_queues,
+                saved_ms=self._topics.version.timestamp if self._topics_loaded else 0,
+            )
         self._repeat()
         gc.collect()
         gc.freeze()
@@ -149,10 +155,13 @@ class App:
         ):
             file = ConfigFile(folder / file_name)
             try:
-                if not file.load(table.load) and name != "kv":
+                loaded = file.load(table.load)
+                if not loaded and name != "kv":
                     file.write(table.to_json())
             except OSError as error:
                 raise _unusable(self._store.root, error) from None
+            if name == "topics":
+                self._topics_loaded = loaded
             self._saver.add(name, lambda file=file, table=table: file.write(table.to_json()))  # type: ignore[misc]
         self._saver.every("offsets", lambda: self._config.options.offsets_save_ms)
 
@@ -193,8 +202,8 @@ class App:
             QueuesHandler(store),
             LocksHandler(self._locks),
             TopicsHandler(topics, offsets, store, stats=stats, config=config, clock=clock),
-            CleaningHandler(store, topics, clock),
             GroupsHandler(groups, offsets, config),
+            CleaningHandler(store, topics, clock),
             ResetsHandler(offsets, topics, groups, clients, store=store, config=config),
             ConsumersHandler(store, topics, groups, offsets, clients, config),
             ProducersHandler(clients, clock),
@@ -203,35 +212,19 @@ class App:
         )
         return [handler.routes() for handler in handlers]
 
-    def _adopt_topics(self) -> None:
-        """Make the topics of queues that no file names: a kill may come before the file of a topic made by a send,
-        and its messages were acknowledged."""
-        queues: dict[str, int] = {}
-        for topic, queue_id in self._store.queues():
-            filled = self._store.min_offset(topic, queue_id) < self._store.max_offset(topic, queue_id)
-            if filled and topic not in self._topics and not topic.startswith(LMQ_PREFIX):
-                queues[topic] = max(queues.get(topic, self._config.options.default_queues), queue_id + 1)
-        for topic, count in queues.items():
-            try:
-                self._topics.create(topic, count)
-                log.warning(
-                    "topic %s has messages and stood in no file: made again with %d queues", topic, count
-                )
-            except TopicRefused as refused:
-                log.error("topic %s has messages and stands in no file: %s", topic, refused)
-
     # ---- listening ----
 
     async def _listen(self, options: Options) -> None:
         naming: list[Routes] = []
         if self._naming_listen is not None:
-            naming = self._name_server.handlers()
+            naming = [durable(routes, self._saver) for routes in self._name_server.handlers()]
             self._naming = await self._server.listen(*self._naming_listen, Dispatch(naming))
         self._dispatch, vip_dispatch = Dispatch(), Dispatch()
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._address = address
         host = options.broker_ip or _own_address(options.bind_address)
-        routes = [*self._broker_routes(host_bytes(host, address[1])), *naming]
+        own = [durable(routes, self._saver) for routes in self._broker_routes(host_bytes(host, address[1]))]
+        routes = [*own, *naming]
         self._dispatch.add(routes)
         vip_dispatch.add(routes, without=NOT_ON_VIP)
         log.info("broker on %s:%d, VIP port %d", *address, vip)

@@ -1,20 +1,20 @@
 """Saver: brings tables to their files, in the background and not more often than needed.
 
-Loop thread; writes in another.
-
-A table that says `soon` is written after a short delay, so that a thousand changes are one write; a table with a
-period is written when it changed since. The text is made from a snapshot in the writing thread.
+A table that says `soon` is written after a short delay, so that a thousand changes are one write; `saved` says when the
+file is there. A table with a period is written when it changed since. The text is made from a snapshot in the writing
+thread. Loop thread.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 log = logging.getLogger("firearrow.saver")
 
-SOON_S = 0.05
+SOON_S = 0.02
+AGAIN_S = 5.0
 
 
 @dataclass(slots=True)
@@ -24,14 +24,16 @@ class Saved:
     name: str
     save: Callable[[], None]
     changed: bool = False
+    writing: bool = False
     failing: bool = False
+    timer: asyncio.TimerHandle | None = None
 
 
 class Saver:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._tables: dict[str, Saved] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._waiting: list[asyncio.Future[None]] = []
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="saver")
         self._stopped = False
 
@@ -41,8 +43,7 @@ class Saver:
     def soon(self, name: str) -> None:
         """The table changed; its file follows shortly."""
         self.changed(name)
-        if name not in self._timers and not self._stopped:
-            self._timers[name] = self._loop.call_later(SOON_S, self._write, name)
+        self._write_in(self._tables[name], SOON_S)
 
     def changed(self, name: str) -> None:
         """The table changed; its file follows with the next `every`, or at stop."""
@@ -55,37 +56,62 @@ class Saver:
             if self._stopped:
                 return
             if self._tables[name].changed:
-                self._write(name)
+                self._write(self._tables[name])
             self._loop.call_later(period_ms() / 1000, again)
 
         self._loop.call_later(period_ms() / 1000, again)
 
+    @property
+    def busy(self) -> bool:
+        """Whether something that was to be written soon is not yet in its file."""
+        return any(
+            (table.timer is not None or table.writing) and not table.failing
+            for table in self._tables.values()
+        )
+
+    async def saved(self) -> None:
+        """What was to be written soon is in its file, or cannot be written now (the log says so)."""
+        if self.busy:
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(future)
+            await future
+
     def stop(self) -> None:
         """Write what changed and return when all files are there."""
         self._stopped = True
-        for timer in self._timers.values():
-            timer.cancel()
+        for table in self._tables.values():
+            if table.timer is not None:
+                table.timer.cancel()
         self._writer.shutdown(wait=True)
         for table in self._tables.values():
             if table.changed:
                 table.save()
                 table.changed = False
 
-    def _write(self, name: str) -> None:
-        self._timers.pop(name, None)
+    def _write_in(self, table: Saved, seconds: float) -> None:
+        if table.timer is None and not self._stopped:
+            table.timer = self._loop.call_later(seconds, self._write, table)
+
+    def _write(self, table: Saved) -> None:
+        if table.timer is not None:
+            table.timer.cancel()
+            table.timer = None
         if self._stopped:
             return
-        table = self._tables[name]
-        table.changed = False
-        future = self._writer.submit(table.save)
-        future.add_done_callback(lambda done: self._done(table, done))
+        table.changed, table.writing = False, True
+        done = self._loop.run_in_executor(self._writer, table.save)
+        done.add_done_callback(lambda future: self._done(table, future.exception()))
 
-    def _done(self, table: Saved, done: "Future[None]") -> None:
-        error = done.exception()
-        if error is None:
-            table.failing = False
-            return
-        table.changed = True
-        if not table.failing:
-            log.error("cannot write the %s file, will try again: %s", table.name, error)
-        table.failing = True
+    def _done(self, table: Saved, error: BaseException | None) -> None:
+        table.writing = False
+        if error is not None:
+            if not table.failing:
+                log.error("cannot write the %s file, will try again: %s", table.name, error)
+            table.changed = True
+            self._write_in(table, AGAIN_S)
+        table.failing = error is not None
+        if not self.busy:
+            for future in self._waiting:
+                if not future.done():
+                    future.set_result(None)
+            self._waiting.clear()

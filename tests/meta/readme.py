@@ -29,7 +29,10 @@ def section(text: str, name: str) -> str:
 
 def with_section(text: str, name: str, content: str) -> str:
     return re.sub(
-        rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda match: f"{match[1]}{content}\n{match[2]}", text, flags=re.S
+        rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)",
+        lambda match: f"{match[1]}{content}\n{match[2]}",
+        text,
+        flags=re.S,
     )
 
 

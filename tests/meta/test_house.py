@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "nameserver": {"handlers", "tables", "peer", *BASICS},
     "server": {"dispatch", "peer", *BASICS},
     "dispatch": {"peer", "errors"},
+    "durable": {"peer", "services.saver"},
     "config": {"options", "properties"},
     "handlers": {"tables", "peer", "services.holds", "services.turn", *BASICS},
     "services": {"tables", "peer", *BASICS},

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.process.kill_rounds import KillRounds
 from tests.process.requests import read_queue, send
 from tests.process.running import Broker
@@ -30,3 +31,20 @@ def test_a_topic_made_by_a_send_outlives_the_kill(tmp_path: Path) -> None:
             assert [record.body for record in read_queue(connection, f"Fresh{number}", 0)] == [
                 b"acknowledged"
             ]
+
+
+def test_what_an_administrator_was_told_outlives_the_kill(tmp_path: Path) -> None:
+    topic = {
+        "topic": "Made", "defaultTopic": "TBW102", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6",
+        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "true",
+    }  # fmt: skip
+    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+        assert send(connection, "Gone", b"old").code == 0
+        assert connection.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}).code == 0
+        assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic).code == 0
+        broker.kill()
+    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+        made = connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Made"})
+        assert (b'"readQueueNums":3' in made.body, b'"order":true' in made.body) == (True, True)
+        gone = connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Gone"})
+        assert gone.code == ResponseCode.TOPIC_NOT_EXIST

@@ -1,0 +1,112 @@
+"""Saver: many changes are one write, answers may wait for it, a full disk is tried again, stop leaves nothing."""
+
+import asyncio
+import threading
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.dispatch import Dispatch
+from firearrow.broker.durable import durable
+from firearrow.broker.peer import Peer
+from firearrow.broker.services import saver as module
+from firearrow.broker.services.saver import Saver
+from tests.broker.peers import RecordedPeer
+
+
+class File:
+    """Counts its writes; `error` makes them fail."""
+
+    def __init__(self) -> None:
+        self.writes = 0
+        self.error: OSError | None = None
+        self.written = threading.Event()
+
+    def save(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.writes += 1
+        self.written.set()
+
+
+def test_many_changes_are_one_write_and_saved_waits_for_it() -> None:
+    async def run() -> int:
+        file, saver = File(), Saver(asyncio.get_running_loop())
+        saver.add("t", file.save)
+        for _ in range(1000):
+            saver.soon("t")
+        assert saver.busy
+        await saver.saved()
+        assert not saver.busy
+        saver.stop()
+        return file.writes
+
+    assert asyncio.run(run()) == 1
+
+
+def test_a_change_during_the_write_is_written_after_it() -> None:
+    async def run() -> int:
+        file, saver = File(), Saver(asyncio.get_running_loop())
+        saver.add("t", file.save)
+        saver.soon("t")
+        saver._write(saver._tables["t"])
+        saver.soon("t")
+        await saver.saved()
+        saver.stop()
+        return file.writes
+
+    assert asyncio.run(run()) == 2
+
+
+def test_a_full_disk_lets_waiting_answers_go_and_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+
+    async def run() -> int:
+        file, saver = File(), Saver(asyncio.get_running_loop())
+        file.error = OSError(28, "No space left on device")
+        saver.add("t", file.save)
+        saver.soon("t")
+        await saver.saved()
+        file.error = None
+        await asyncio.to_thread(file.written.wait, 10)
+        saver.stop()
+        return file.writes
+
+    assert asyncio.run(run()) == 1
+    assert caplog.text.count("cannot write the t file") == 1
+
+
+def test_stop_writes_what_changed() -> None:
+    async def run() -> int:
+        file, saver = File(), Saver(asyncio.get_running_loop())
+        saver.add("t", file.save)
+        saver.changed("t")
+        saver.stop()
+        return file.writes
+
+    assert asyncio.run(run()) == 1
+
+
+def test_an_answer_to_a_change_waits_for_the_file() -> None:
+    async def run() -> None:
+        file, saver, peer = File(), Saver(asyncio.get_running_loop()), RecordedPeer()
+        saver.add("t", file.save)
+
+        def change(request: RemotingCommand, peer: Peer) -> RemotingCommand:
+            saver.soon("t")
+            return request.answer()
+
+        code = RequestCode.UPDATE_AND_CREATE_TOPIC
+        dispatch = Dispatch([durable({code: change, RequestCode.GET_TOPIC_CONFIG: change}, saver)])
+        dispatch(RemotingCommand(code), peer)
+        assert peer.replies == []
+        await dispatch.drain()
+        assert (len(peer.replies), file.writes) == (1, 1)
+        dispatch(RemotingCommand(RequestCode.GET_TOPIC_CONFIG), peer)
+        assert len(peer.replies) == 2
+        saver.stop()
+
+    asyncio.run(run())
