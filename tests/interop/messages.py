@@ -29,6 +29,6 @@ def read(client: Driver, topic: str, count: int) -> list[Event]:
         client.ask("consume", name=reader, group=reader, topic=topic)
         client.await_count(reader, count)
         client.ask("stop", name=reader)
-        return client.consumed(reader)
+        return sorted(client.consumed(reader), key=lambda event: (event["queueId"], event["queueOffset"]))
     queues = client.ask("queues", topic=topic)
     return [message for queue in queues for message in pull_all(client, topic, queue["queueId"])]
