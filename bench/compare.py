@@ -1,7 +1,7 @@
 """FireArrow beside Apache's broker in one run: `python -m bench.compare`. Ratios are the result.
 
-Both servers are up at once on CPU 0, the load runs on CPU 1, in rounds of random order; a row is the median of its rounds.
-Each run appends a line to bench/results.ndjson.
+Both servers are up at once on CPU 0, the load runs on CPU 1, in rounds of random order; a row is the median of its
+rounds. Each run appends a line to bench/results.ndjson.
 """
 
 import argparse

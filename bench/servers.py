@@ -66,11 +66,12 @@ def free_port() -> int:
 
 
 def pinned(command: list[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
+    """Start it on the servers' CPU alone (`taskset` is of util-linux)."""
+    command = ["taskset", "--cpu-list", str(SERVER_CPU), *command]
     with log.open("ab") as out:
         return subprocess.Popen(
-            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=os.environ | environment,
-            preexec_fn=lambda: os.sched_setaffinity(0, {SERVER_CPU}),
-        )  # fmt: skip
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=os.environ | environment
+        )
 
 
 def firearrow(folder: Path, *settings: str) -> Server:
@@ -112,23 +113,31 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
     conf = {
         "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "listenPort": str(port),
         "brokerIP1": "127.0.0.1", "namesrvAddr": f"127.0.0.1:{naming}", "storePathRootDir": str(home / "store"),
-        "storePathCommitLog": str(home / "store" / "commitlog"), "waitTimeMillsInSendQueue": "100000", "autoCreateTopicEnable": "true",
+        "storePathCommitLog": str(home / "store" / "commitlog"), "autoCreateTopicEnable": "true",
+        "waitTimeMillsInSendQueue": "100000",
     }  # fmt: skip
     conf |= dict(setting.split("=", 1) for setting in settings)
     (home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
     (home / "namesrv.conf").write_text(f"listenPort={naming}\nkvConfigPath={home}/kv.json\n")
-    java = ["java", f"-Duser.home={home}", "-cp", jars]
-    log = folder / "apache.log"
-    names = pinned(
-        [*java[:1], "-Xmx128m", *java[1:], "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(home / "namesrv.conf")],
-        log, ROCKETMQ_HOME=str(home),
-    )  # fmt: skip
+    startup, log = "org.apache.rocketmq.{}Startup", folder / "apache.log"
+
+    def jvm(main: str, conf: str, *heap: str) -> subprocess.Popen[bytes]:
+        command = [
+            "java",
+            *heap,
+            f"-Duser.home={home}",
+            "-cp",
+            jars,
+            startup.format(main),
+            "-c",
+            str(home / conf),
+        ]
+        return pinned(command, log, ROCKETMQ_HOME=str(home))
+
+    names = jvm("namesrv.Namesrv", "namesrv.conf", "-Xmx128m")
     _wait_port(("127.0.0.1", naming), names, log)
     started = time.monotonic()
-    broker = pinned(
-        [*java[:1], "-Xms1g", "-Xmx1g", *java[1:], "org.apache.rocketmq.broker.BrokerStartup", "-c", str(home / "broker.conf")],
-        log, ROCKETMQ_HOME=str(home),
-    )  # fmt: skip
+    broker = jvm("broker.Broker", "broker.conf", "-Xms1g", "-Xmx1g")
     _first_send(broker, ("127.0.0.1", port), log)
     return Server("apache", ("127.0.0.1", port), time.monotonic() - started, [names, broker])
 

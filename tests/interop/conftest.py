@@ -13,7 +13,7 @@ import pytest
 
 from tests.interop.driver import Driver
 from tests.interop.peers import Apache, FireArrow, Peer
-from tests.interop.workshop import Unavailable, go_driver, java_class_path, missing
+from tests.interop.workshop import FETCH_S, Unavailable, go_driver, java_class_path, missing
 
 _numbers = itertools.count(1)
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
@@ -29,7 +29,13 @@ _lacks: set[str] = set()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without the tools, leave these tests out and say so in one line (see `need` for the run that must have them)."""
+    """Without the tools, leave these tests out and say so in one line (see `need` for the run that must have them).
+
+    The first test of a client may have to fetch and build it, so all have time for that.
+    """
+    for item in items:
+        if item.get_closest_marker("interop"):
+            item.add_marker(pytest.mark.timeout(FETCH_S + 120))
     if os.environ.get("FIREARROW_INTEROP") == "required":
         return
     left_out = []

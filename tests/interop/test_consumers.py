@@ -11,7 +11,7 @@ from tests.interop.messages import hexed, numbered
 from tests.interop.peers import Peer, address
 from tests.process import Connection
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.interop
 
 
 def queues_of(client: Driver, member: str, topic: str, count: int, **more: object) -> set[int]:

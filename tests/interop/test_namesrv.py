@@ -14,7 +14,7 @@ from tests.interop.peers import Apache, FireArrow
 from tests.interop.workshop import java_class_path
 from tests.process import Connection
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.interop
 
 
 def ask(name_server: str, code: int, ext: dict[str, str] | None = None) -> RemotingCommand:

@@ -13,7 +13,7 @@ from tests.interop.messages import hexed, numbered, read
 from tests.interop.peers import Apache, FireArrow
 from tests.interop.workshop import java_class_path
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.interop
 
 Open = Callable[[Path, dict[str, str]], AbstractContextManager[FireArrow] | AbstractContextManager[Apache]]
 SIZES = {

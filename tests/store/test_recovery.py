@@ -104,7 +104,9 @@ def test_a_tail_torn_at_every_byte_is_cut(tmp_path: Path, stale: bytes) -> None:
         root = tmp_path / "torn"
         shutil.copytree(origin, root)
         (root / "commitlog" / ("0" * 20)).write_bytes(whole[:cut] + stale * (end - cut) + whole[end:])
-        kept = 7 + sum(cut >= (end_of(record) if stale == b"\0" else text_at(record)) for record in records[-2:])
+        kept = 7 + sum(
+            cut >= (end_of(record) if stale == b"\0" else text_at(record)) for record in records[-2:]
+        )
         assert in_order(root) == sent[:kept], cut
         with open_store(root) as store:
             put(store, b"new", queue_id=0)
