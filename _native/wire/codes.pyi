@@ -264,4 +264,3 @@ class PullFlag(IntEnum):
     PULL_SUBSCRIPTION = 4
     PULL_CLASS_FILTER = 8
     PULL_LITE = 16
-

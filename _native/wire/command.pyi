@@ -40,7 +40,11 @@ class RemotingCommand:
         code: int, ext: Mapping[str, str] | None = None, body: bytes = b"", *, oneway: bool = False
     ) -> RemotingCommand: ...
     def answer(
-        self, code: int = 0, remark: str | None = None, ext: Mapping[str, str] | None = None, body: bytes = b""
+        self,
+        code: int = 0,
+        remark: str | None = None,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
     ) -> RemotingCommand:
         """An answer to this request: same opaque and serializer, response flag set."""
     @staticmethod
