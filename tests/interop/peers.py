@@ -81,14 +81,15 @@ class Apache:
                 self.kill()
                 raise AssertionError(f"Apache did not start: {said.decode()} {self.log.read_text()[-2000:]}")
             said += piece
-        self._await_registration(wait_s)
+        self._await_registration(all_settings["namesrvAddr"], wait_s)
 
-    def _await_registration(self, wait_s: float) -> None:
-        """The broker is ready before its name server has heard of it."""
+    def _await_registration(self, name_server: str, wait_s: float) -> None:
+        """The broker is ready before the name server that it was told of has heard of it."""
         deadline = time.monotonic() + wait_s
-        with Connection(address(self.name_server)) as connection:
+        with Connection(address(name_server)) as connection:
             while connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).code != 0:
                 if time.monotonic() > deadline:
+                    self.kill()
                     raise AssertionError("Apache's broker did not register")
                 time.sleep(0.05)
 
