@@ -281,19 +281,27 @@ cdef class MessageStore(StoreReading):
             self.dispatch.confirm(self.confirmed)
 
     def flush_queues(self, bint seal=False):
+        try:
+            with self.lock:
+                self.flush_all(seal)
+        except OSError:
+            self.broken = True
+            raise
+
+    def flush_all(self, seal):
+        """In this order: the checkpoint never says more than the files hold."""
         newest, written = self.newest_ms, self.log.written
-        with self.lock:
-            if written > self.log.flushed:
-                self.sync()
-            for queue in list(self.dispatch.queues.values()):
-                queue.sync()
-            if self.index is not None:
-                self.index.sync()
-            self.checkpoint = Checkpoint(
-                newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
-                max(written - 1, 0),
-            )
-            self.checkpoint.save(self.folder.path("checkpoint"), self.printed() if seal else None)
+        if written > self.log.flushed:
+            self.sync()
+        for queue in list(self.dispatch.queues.values()):
+            queue.sync()
+        if self.index is not None:
+            self.index.sync()
+        self.checkpoint = Checkpoint(
+            newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
+            max(written - 1, 0),
+        )
+        self.checkpoint.save(self.folder.path("checkpoint"), self.printed() if seal else None)
 
     def prepare(self):
         self.log.prepare()
