@@ -1,5 +1,7 @@
 """Durable: requests that change a table are answered when its file is written, as by Apache's broker. Loop thread."""
 
+import asyncio
+
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.peer import Answer, Handler, Peer, Routes
@@ -26,13 +28,13 @@ def durable(routes: Routes, saver: Saver) -> Routes:
 
 
 def _behind(handler: Handler, saver: Saver) -> Handler:
-    async def later(answer: Answer) -> RemotingCommand | None:
+    async def later(answer: Answer, saved: asyncio.Future[None]) -> RemotingCommand | None:
         given = answer if answer is None or isinstance(answer, RemotingCommand) else await answer
-        await saver.saved()
+        await saved
         return given
 
     def handle(request: RemotingCommand, peer: Peer) -> Answer:
         answer = handler(request, peer)
-        return later(answer) if saver.busy else answer
+        return later(answer, saver.saved()) if saver.busy else answer
 
     return handle

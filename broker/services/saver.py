@@ -69,12 +69,17 @@ class Saver:
             for table in self._tables.values()
         )
 
-    async def saved(self) -> None:
-        """What was to be written soon is in its file, or cannot be written now (the log says so)."""
+    def saved(self) -> asyncio.Future[None]:
+        """Done when what is to be written soon is in its file, or cannot be written now (the log says so).
+
+        Those who ask are told in the order in which they asked.
+        """
+        future: asyncio.Future[None] = self._loop.create_future()
         if self.busy:
-            future: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(future)
-            await future
+        else:
+            future.set_result(None)
+        return future
 
     def stop(self) -> None:
         """Write what changed and return when all files are there."""
