@@ -33,8 +33,9 @@ from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.handlers.query import QueryHandler
 from firearrow.broker.handlers.queues import QueuesHandler
 from firearrow.broker.handlers.resets import ResetsHandler
-from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.topics import TopicsHandler
+from firearrow.broker.life.journal import Journal
+from firearrow.broker.living import Living
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.options import Options
@@ -49,15 +50,10 @@ from firearrow.broker.services.registrar import Registrar, addresses
 from firearrow.broker.services.sampler import Sampler
 from firearrow.broker.services.saver import Saver
 from firearrow.broker.services.turn import Turn
+from firearrow.broker.state import State, load
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.announcement import Identity
-from firearrow.broker.tables.clients import ClientTable
-from firearrow.broker.tables.files import ConfigFile
-from firearrow.broker.tables.groups import GroupTable
-from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.naming_options import NamingOptions
-from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicTable
 
 log = logging.getLogger("firearrow.app")
 
@@ -91,79 +87,35 @@ class App:
         self._server = Server(self._loop, idle_s=options.idle_s, frame_bytes_max=options.frame_bytes_max)
         killed = (Path(options.store_root) / "abort").exists()
         self._store = _open_store(options)
-        self._make_tables(options)
-        self._load_tables(Path(options.store_root) / "config")
+        self._make_state(options)
         self._make_services(options)
         await self._listen(options)
         self._registrar.start()
         if killed:
             adopt(
-                self._topics,
+                self._state.topics,
                 self._store,
                 default_queues=options.default_queues,
-                saved_ms=self._topics.version.timestamp if self._topics_loaded else 0,
+                saved_ms=self._state.topics.version.timestamp if self._state.topics_loaded else 0,
             )
+        self._living.start()
         self._repeat()
         gc.collect()
         gc.freeze()
 
     # ---- parts ----
 
-    def _make_tables(self, options: Options) -> None:
-        clock = self._clock
-        self._topics = TopicTable(
-            clock,
-            cluster=options.cluster_name,
-            broker=options.broker_name,
-            auto_create=options.auto_create_topics,
-            default_queues=options.default_queues,
-            cluster_topic=options.cluster_topic,
-            broker_topic=options.broker_topic,
-            trace_topic=options.trace_topic,
-            trace_topic_name=options.trace_topic_name,
-            timer_topic=options.timer_topic,
-            revive_queues=options.revive_queues,
-            topics_max=options.topics_max,
-            queues_max=options.topic_queues_max,
-            changed=self._topics_changed,
-        )
-        self._groups = GroupTable(
-            clock, auto_create=options.auto_create_groups, changed=lambda _: self._saver.soon("groups")
-        )
-        self._offsets = ConsumerOffsets(
-            clock,
-            version_step=options.offsets_version_step,
-            changed=lambda _: self._saver.changed("offsets"),
-        )
-        self._clients = ClientTable(
-            clock,
-            channel_expired_ms=options.channel_expired_ms,
-            subscription_expired_ms=options.subscription_expired_ms,
-        )
-        self._locks = RebalanceLocks(clock)
-        self._name_server = NameServer(clock, NamingOptions(), lambda: self._saver.soon("kv"))
-        self._stats = Stats(options.cluster_name, clock.now_ms())
-
-    def _load_tables(self, folder: Path) -> None:
+    def _make_state(self, options: Options) -> None:
+        root = Path(options.store_root)
         self._saver = Saver(self._loop)
-        offsets_name = "lmqConsumerOffset.json" if self._config.options.lmq else "consumerOffset.json"
-        for name, file_name, table in (
-            ("topics", "topics.json", self._topics),
-            ("groups", "subscriptionGroup.json", self._groups),
-            ("offsets", offsets_name, self._offsets),
-            ("kv", "kvConfig.json", self._name_server.kv),
-        ):
-            file = ConfigFile(folder / file_name)
-            try:
-                loaded = file.load(table.load)
-                if not loaded and name != "kv":
-                    file.write(table.to_json())
-            except OSError as error:
-                raise _unusable(self._store.root, error) from None
-            if name == "topics":
-                self._topics_loaded = loaded
-            self._saver.add(name, lambda file=file, table=table: file.write(table.to_json()))  # type: ignore[misc]
-        self._saver.every("offsets", lambda: self._config.options.offsets_save_ms)
+        try:
+            self._journal = Journal(root / "journal", self._store.run, self._store.written)
+        except OSError as error:
+            raise _unusable(self._store.root, error) from None
+        self._state = State.make(options, self._clock, self._saver, self._journal, self._topics_changed)
+        self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.soon("kv"))
+        load(self._saver, "kv", root / "config" / "kvConfig.json", self._name_server.kv, make=False)
+        self._stats = Stats(options.cluster_name, self._clock.now_ms())
 
     def _make_services(self, options: Options) -> None:
         self._holds = Holds(self._loop, self._clock, lambda: self._config.options.held_pulls_max)
@@ -182,25 +134,26 @@ class App:
             self._clock,
             sync_flush=options.sync_flush,
             sync_timeout_ms=options.sync_flush_timeout_ms,
-            news=self._holds.news,
+            news=self._news,
             sync_soon=self._flusher.soon,
             full=_disk_fault,
+            journal=self._journal,
         )
         self._flusher.start()
         self._config.listen(self._set_limits)
 
     def _broker_routes(self, store_host: bytes) -> list[Routes]:
         store, config, clock, stats = self._store, self._config, self._clock, self._stats
-        topics, groups, offsets, clients = self._topics, self._groups, self._offsets, self._clients
+        state = self._state
+        topics, groups, offsets, clients = state.topics, state.groups, state.offsets, state.clients
         self._clients_handler = ClientsHandler(clients, groups, topics, config, clock)
         handlers = (
-            SendHandler(store, self._turn, topics, config, clock, stats, store_host),
             PullHandler(store, topics, groups, offsets, clients, self._holds, config, clock, stats),
             QueryHandler(store, clients, config),
             self._clients_handler,
-            OffsetsHandler(offsets, topics, groups, store, config),
+            OffsetsHandler(offsets, topics, groups, store, config, self._keep_offsets),
             QueuesHandler(store),
-            LocksHandler(self._locks),
+            LocksHandler(state.locks),
             TopicsHandler(topics, offsets, store, stats=stats, config=config, clock=clock),
             GroupsHandler(groups, offsets, config),
             CleaningHandler(store, topics, clock),
@@ -210,7 +163,10 @@ class App:
             ProgressHandler(store, topics, groups, offsets, clients, config, clock, stats),
             InspectionHandler(store, config, stats, clock),
         )
-        return [handler.routes() for handler in handlers]
+        self._living = Living(
+            self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats, store_host
+        )
+        return [*(handler.routes() for handler in handlers), *self._living.routes()]
 
     # ---- listening ----
 
@@ -235,7 +191,7 @@ class App:
         embedded = self._naming_listen is not None
         self._registrar = Registrar(
             identity,
-            self._topics,
+            self._state.topics,
             permission=lambda: self._config.options.broker_permission,
             own=(self._name_server.routes, self._name_server.kv) if embedded else None,
             others=addresses(options.name_servers, self._naming if embedded else None),
@@ -267,7 +223,7 @@ class App:
             )
         return (
             f"firearrow ready: broker {self._address[0]}:{self._address[1]}, name server {naming}, "
-            f"store {self._store.root}, {len(self._topics)} topics, {seconds_since_start():.2f} s"
+            f"store {self._store.root}, {len(self._state.topics)} topics, {seconds_since_start():.2f} s"
         )
 
     # ---- running ----
@@ -276,13 +232,22 @@ class App:
         self._periodic = Periodic(self._loop)
         self._name_server.start(self._loop)
         self._periodic.every(CLIENTS_SWEEP_S, self._clients_handler.sweep)
-        self._periodic.every(CLIENTS_SWEEP_S, self._locks.sweep)
+        self._periodic.every(CLIENTS_SWEEP_S, self._state.locks.sweep)
         self._periodic.every(TURN_SWEEP_S, self._turn.expire)
         self._sampler = Sampler(self._loop, self._stats, self._clock)
 
     def _topics_changed(self, names: Collection[str]) -> None:
         self._saver.soon("topics")
         self._registrar.changed(names)
+
+    def _news(self, queues: set[tuple[str, int]]) -> None:
+        self._holds.news(queues)
+        self._living.news(queues)
+
+    def _keep_offsets(self) -> None:
+        """An answered commit is as durable as an answered message."""
+        if self._config.options.sync_flush:
+            self._journal.sync()
 
     def _synced(self, physical_offset: int) -> None:
         self._turn.synced(physical_offset)
@@ -305,6 +270,8 @@ class App:
         async with contextlib.AsyncExitStack() as undo:
             if hasattr(self, "_store"):
                 undo.callback(self._close_store)
+            if hasattr(self, "_journal"):
+                undo.callback(self._journal.close)
             if hasattr(self, "_saver"):
                 undo.callback(self._saver.stop)
             if hasattr(self, "_flusher"):
@@ -320,6 +287,7 @@ class App:
         self._periodic.stop()
         self._name_server.stop()
         self._sampler.stop()
+        self._living.stop()
         self._holds.release_all()
         self._turn.end()
         with contextlib.suppress(TimeoutError):

@@ -20,6 +20,8 @@ KNOWN = frozenset(
         "timerwheel",
     )
 )
+RUN_PREFIX = "firearrow-"
+RUN_CHARS = len(RUN_PREFIX) + 16
 _HELD: set[tuple[int, int]] = set()
 """Folders that this process holds: a record lock does not keep a process from locking twice."""
 
@@ -29,6 +31,7 @@ class StoreFolder:
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self.run = ""
         os.makedirs(root, exist_ok=True)
         self._check()
         self._check_own()
@@ -49,11 +52,21 @@ class StoreFolder:
         return os.path.exists(self.path("abort"))
 
     def mark_running(self) -> None:
-        """`abort` stands there while a broker runs."""
+        """`abort` stands there while a broker runs. It holds `run`, the name of the run of ours that was not stopped
+        cleanly and still goes on: Apache's broker writes another word, or takes the mark away."""
+        self.run = self._unfinished_run() or RUN_PREFIX + os.urandom(8).hex()
         with open(self.path("abort"), "w") as file:
-            file.write(str(os.getpid()))
+            file.write(self.run)
             file.flush()
             os.fsync(file.fileno())
+
+    def _unfinished_run(self) -> str | None:
+        try:
+            with open(self.path("abort"), encoding="ascii", errors="replace") as file:
+                word = file.read(RUN_CHARS + 1)
+        except FileNotFoundError:
+            return None
+        return word if word.startswith(RUN_PREFIX) and len(word) == RUN_CHARS and word.isascii() else None
 
     def mark_stopped(self) -> None:
         os.unlink(self.path("abort"))

@@ -99,6 +99,9 @@ class MessageStore(StoreReading):
     @property
     def min_physical(self) -> int: ...
     @property
+    def run(self) -> str:
+        """Name of this run; the same after a kill, another one after a clean stop or when Apache's broker was here."""
+    @property
     def writable(self) -> bool:
         """False after a broken promise of the store (an I/O error that left a doubt): puts are refused, reads go on."""
     max_message_bytes: int

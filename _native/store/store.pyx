@@ -323,6 +323,10 @@ cdef class MessageStore(StoreReading):
         return self.log.min_offset
 
     @property
+    def run(self):
+        return self.folder.run
+
+    @property
     def writable(self):
         return not self.broken and not self.closed
 

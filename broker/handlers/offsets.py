@@ -1,5 +1,7 @@
 """How far groups have consumed: QUERY_CONSUMER_OFFSET (14), UPDATE_CONSUMER_OFFSET (15), all of it (43)."""
 
+from collections.abc import Callable
+
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -14,6 +16,8 @@ from firearrow.broker.tables.topics import TopicTable
 
 
 class OffsetsHandler:
+    """`keep()` makes commits as durable as the flush mode promises."""
+
     def __init__(
         self,
         offsets: ConsumerOffsets,
@@ -21,12 +25,14 @@ class OffsetsHandler:
         groups: GroupTable,
         store: MessageStore,
         config: Config,
+        keep: Callable[[], None],
     ) -> None:
         self._offsets = offsets
         self._topics = topics
         self._groups = groups
         self._store = store
         self._config = config
+        self._keep = keep
 
     def routes(self) -> Routes:
         return {
@@ -69,6 +75,8 @@ class OffsetsHandler:
             self._offsets.commit(group, topic, queue_id, queue_offset)
         except OffsetRefused as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        if not request.is_oneway:
+            self._keep()
         return request.answer()
 
     def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:

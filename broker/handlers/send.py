@@ -1,10 +1,7 @@
-"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): checks, topic creation, staging. Loop thread.
-
-What belongs to later work (delay, timers, transactions, retries) is refused with a clear error, never stored as a
-plain message.
-"""
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): checks, topic creation, staging. Loop thread."""
 
 import random
+from collections.abc import Callable
 from typing import NamedTuple
 
 from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
@@ -13,7 +10,10 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
+from firearrow.broker.life.retries import Retries, own_limit
 from firearrow.broker.messageids import UniqueIds, host_bytes, offset_id
+from firearrow.broker.messages import Message, Property, properties_of
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.services.turn import Turn
 from firearrow.broker.stats import Stats
@@ -24,10 +24,11 @@ V1 = {
     "topic": "topic", "default": "defaultTopic", "default_queues": "defaultTopicQueueNums", "queue": "queueId",
     "sys_flag": "sysFlag", "born": "bornTimestamp", "flag": "flag", "properties": "properties",
     "reconsume": "reconsumeTimes", "unit": "unitMode", "batch": "batch", "group": "producerGroup",
+    "retries_max": "maxReconsumeTimes",
 }  # fmt: skip
-V2 = dict(zip(V1, "bcdefghijkma", strict=True))
+V2 = dict(zip(V1, "bcdefghijkmal", strict=True))
 
-COMPRESSED, MULTI_TAGS, TRANSACTION_BITS, COMPRESSION_BITS = 0x1, 0x2, 0xC, 0x700
+COMPRESSED, MULTI_TAGS, COMPRESSION_BITS = 0x1, 0x2, 0x700
 SYS_FLAG_KEPT = COMPRESSED | MULTI_TAGS | COMPRESSION_BITS
 
 NOT_SENDABLE = frozenset(
@@ -41,12 +42,16 @@ NOT_SENDABLE = frozenset(
     )
 )
 
-LATER = {
-    "DELAY": "delayed messages",
-    "TIMER_DELAY_SEC": "timer messages",
-    "TIMER_DELAY_MS": "timer messages",
-    "TIMER_DELIVER_MS": "timer messages",
-}
+NO_BATCH = frozenset((Property.DELAY, *TIMER_REQUESTS, Property.TRANSACTION_PREPARED))
+"""A batch is stored as it comes: what would need a look at each of its messages is refused."""
+
+
+LIFE = frozenset((Property.PRIORITY, Property.TRANSACTION_PREPARED))
+NOT_PRIORITY = frozenset(
+    (Property.TRANSACTION_PREPARED, Property.DELAY, *TIMER_REQUESTS, Property.SHARDING_KEY)
+)
+"""Properties that give a message another type than PRIORITY (TopicMessageType)."""
+PRIORITY_DIGITS_MAX = 9
 
 
 class SendRequest(NamedTuple):
@@ -63,13 +68,16 @@ class SendRequest(NamedTuple):
     reconsume_times: int
     unit_mode: bool
     batch: bool
+    retries_max: int | None
 
     @staticmethod
     def of(request: RemotingCommand) -> "SendRequest":
         key = V1 if request.code == RequestCode.SEND_MESSAGE else V2
         request.text(key["group"])
+        topic = request.text(key["topic"])
+        retried = topic.startswith(names.RETRY_PREFIX)
         return SendRequest(
-            topic=request.text(key["topic"]),
+            topic=topic,
             default_topic=request.text(key["default"]),
             default_queues=request.integer(key["default_queues"], 32),
             queue_id=request.integer(key["queue"], 32),
@@ -80,38 +88,39 @@ class SendRequest(NamedTuple):
             reconsume_times=request.integer_or(key["reconsume"], 0, 32),
             unit_mode=request.boolean_or(key["unit"], False),
             batch=request.boolean_or(key["batch"], False),
+            retries_max=own_limit(request, key["retries_max"]) if retried else None,
         )
 
 
-def properties_of(text: str) -> dict[str, str]:
-    """`name 0x01 value 0x02 …`; pieces without a name, a value or 0x01 are dropped, the last of equal names wins."""
-    pairs = (piece.partition("\x01") for piece in text.split("\x02"))
-    return {name: value for name, separator, value in pairs if separator and name and value}
-
-
-def properties_text(pairs: dict[str, str]) -> bytes:
-    return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode("utf-8", "replace")
-
-
 class SendHandler:
+    """`prepare(message)` makes a half message of one that begins a transaction; `recall_handle(message)` is the text
+    by which a timer message can be recalled, None if it cannot."""
+
     def __init__(
         self,
         store: MessageStore,
         turn: Turn,
+        appender: Appender,
         topics: TopicTable,
+        retries: Retries,
         config: Config,
         clock: Clock,
         stats: Stats,
-        store_host: bytes,
+        *,
+        prepare: Callable[[Message], None],
+        recall_handle: Callable[[Message], str | None],
     ) -> None:
         self._store = store
         self._turn = turn
+        self._appender = appender
         self._topics = topics
+        self._retries = retries
         self._config = config
         self._clock = clock
         self._stats = stats
-        self._store_host = store_host
-        self._unique_ids = UniqueIds(store_host[:-4])
+        self._prepare = prepare
+        self._recall_handle = recall_handle
+        self._unique_ids = UniqueIds(appender.store_host[:-4])
 
     def routes(self) -> Routes:
         return {
@@ -123,18 +132,18 @@ class SendHandler:
     def send(self, request: RemotingCommand, peer: Peer) -> None:
         if not request.body:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "the message has no body")
-        message = SendRequest.of(request)
+        wanted = SendRequest.of(request)
         options = self._config.options
         marks = {"MSG_REGION": options.region_id, "TRACE_ON": "true" if options.trace_on else "false"}
         try:
-            topic = self._checked(message, peer)
+            topic = self._checked(wanted, peer)
             queue_id = (
-                message.queue_id if message.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
+                wanted.queue_id if wanted.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
             )
-            if message.batch:
-                self._put_batch(request, peer, message, topic, queue_id, marks)
+            if wanted.batch:
+                self._put_batch(request, peer, wanted, topic, queue_id, marks)
             else:
-                self._put(request, peer, message, topic, queue_id, marks)
+                self._put(request, peer, wanted, topic, queue_id, marks)
         except Refusal as refusal:
             refusal.ext = marks
             self._stats.put_failed += 1
@@ -143,44 +152,40 @@ class SendHandler:
             self._stats.put_failed += 1
             raise Refusal(*self._put_fault(refused), marks) from None
 
-    def _checked(self, message: SendRequest, peer: Peer) -> TopicConfig:
+    def _checked(self, wanted: SendRequest, peer: Peer) -> TopicConfig:
         """The topic to store in, made if need be; the checks stand in Apache's order."""
         options = self._config.options
         if self._clock.now_ms() < options.accept_sends_from_ms:
             remark = f"broker unable to service, until {options.accept_sends_from_ms}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        topic = self._topics.get(message.topic)
+        topic = self._topics.get(wanted.topic)
         if topic is not None and topic.order and not options.broker_permission & names.PERM_WRITE:
             ip = options.broker_ip or peer.local[0]
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
-        fault = names.topic_fault(message.topic)
+        fault = names.topic_fault(wanted.topic)
         if fault is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
-        if message.topic in NOT_SENDABLE:
+        if wanted.topic in NOT_SENDABLE:
             raise Refusal(
-                ResponseCode.NO_PERMISSION, f"Sending message to topic[{message.topic}] is forbidden."
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{wanted.topic}] is forbidden."
             )
-        if message.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
-            raise _later("retries and dead letters")
-        if message.sys_flag & TRANSACTION_BITS:
-            raise _later("transactions")
-        topic = topic or self._created(message)
-        if message.queue_id >= max(topic.read_queues, topic.write_queues):
+        topic = topic or self._created(wanted)
+        if wanted.queue_id >= max(topic.read_queues, topic.write_queues):
             producer = f"Producer: {peer.remote[0]}:{peer.remote[1]}"
-            remark = f"request queueId[{message.queue_id}] is illegal, {_described(topic)} {producer}"
+            remark = f"request queueId[{wanted.queue_id}] is illegal, {_described(topic)} {producer}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         return topic
 
-    def _created(self, message: SendRequest) -> TopicConfig:
-        sys_flag = names.UNIT_FLAG if message.unit_mode else 0
+    def _created(self, wanted: SendRequest) -> TopicConfig:
+        sys_flag = names.UNIT_FLAG if wanted.unit_mode else 0
         try:
             topic = self._topics.create_by_send(
-                message.topic, message.default_topic, message.default_queues, sys_flag
+                wanted.topic, wanted.default_topic, wanted.default_queues, sys_flag
             )
         except TopicRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_BUSY, str(refused)) from None
         if topic is None:
-            remark = f"topic[{message.topic}] not exist, apply first please!"
+            remark = f"topic[{wanted.topic}] not exist, apply first please!"
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
         return topic
 
@@ -188,77 +193,122 @@ class SendHandler:
         self,
         request: RemotingCommand,
         peer: Peer,
-        message: SendRequest,
+        wanted: SendRequest,
         topic: TopicConfig,
         queue_id: int,
         marks: dict[str, str],
     ) -> None:
-        properties = properties_of(message.properties)
-        _refuse_later(properties)
-        properties.pop("POP_CK", None)
-        properties.pop("INNER_MULTI_QUEUE_OFFSET", None)
-        unique_id = properties.get("UNIQ_KEY") or self._unique_ids.next(self._clock.now_ms())
-        properties["UNIQ_KEY"] = unique_id
-        properties |= marks
-        properties["CLUSTER"] = self._config.options.cluster_name
-        placed = self._store.put(
-            message.topic,
+        message = self._message(request, peer, wanted, topic, queue_id, marks)
+        properties = message.properties
+        waits = properties.get(Property.WAIT, "true").lower() != "false"
+        ext = marks | {"transactionId": properties[Property.UNIQUE_KEY], "queueId": str(queue_id)}
+        if not properties.keys().isdisjoint(LIFE):
+            self._begin_life(message, topic, ext)
+        elif wanted.sys_flag & TRANSACTION_BITS:
+            remark = "sysFlag names a transaction, but the property TRAN_MSG is missing"
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+        answer = None if request.is_oneway else request.answer()
+        placed = self._appender.put(message, peer=peer, answer=answer, waits=waits)
+        if Property.TIMER_OUT_MS in properties and (handle := self._recall_handle(message)):
+            ext["recallHandle"] = handle
+        self._note(wanted, answer, ext, placed)
+
+    def _message(
+        self,
+        request: RemotingCommand,
+        peer: Peer,
+        wanted: SendRequest,
+        topic: TopicConfig,
+        queue_id: int,
+        marks: dict[str, str],
+    ) -> Message:
+        """What is to be stored, with the properties that the broker adds."""
+        properties = properties_of(wanted.properties)
+        properties.pop(Property.POP_CHECK_POINT, None)
+        properties.pop(Property.MULTI_QUEUE_OFFSET, None)
+        if not properties.get(Property.UNIQUE_KEY):
+            properties[Property.UNIQUE_KEY] = self._unique_ids.next(self._clock.now_ms())
+        message = Message(
+            wanted.topic,
             queue_id,
             request.body,
-            properties_text(properties),
-            flag=message.flag,
-            sys_flag=_kept(message.sys_flag, topic),
-            born_timestamp=message.born_ms,
-            born_host=host_bytes(*peer.remote),
-            store_host=self._store_host,
-            reconsume_times=message.reconsume_times,
-            now_ms=self._clock.now_ms(),
+            properties,
+            wanted.flag,
+            _kept(wanted.sys_flag, topic),
+            wanted.born_ms,
+            host_bytes(*peer.remote),
+            reconsume_times=wanted.reconsume_times,
         )
-        self._park(request, peer, message, queue_id, placed, marks | {"transactionId": unique_id}, properties)
+        if wanted.topic.startswith(names.RETRY_PREFIX):
+            self._retries.redirect(message, wanted.retries_max)
+        properties |= marks
+        properties[Property.CLUSTER] = self._config.options.cluster_name
+        return message
+
+    def _begin_life(self, message: Message, topic: TopicConfig, ext: dict[str, str]) -> None:
+        """Priority chooses the queue; a transaction begins as a half message."""
+        properties = message.properties
+        if Property.PRIORITY in properties:
+            priority = priority_of(properties)
+            if priority is None:
+                del properties[Property.PRIORITY]
+            else:
+                message.queue_id = min(priority, max(topic.write_queues - 1, 0))
+                ext["queueId"] = str(message.queue_id)
+        retried = (
+            message.reconsume_times > 0 and delay_level(properties) > 0
+        )  # clients before 4.6.1 leave TRAN_MSG
+        if properties.get(Property.TRANSACTION_PREPARED, "").lower() == "true" and not retried:
+            self._prepare(message)
 
     def _put_batch(
         self,
         request: RemotingCommand,
         peer: Peer,
-        message: SendRequest,
+        wanted: SendRequest,
         topic: TopicConfig,
         queue_id: int,
-        marks: dict[str, str],
+        ext: dict[str, str],
     ) -> None:
-        properties = properties_of(message.properties)
-        _refuse_later(properties)
+        properties = properties_of(wanted.properties)
+        self._check_batch(wanted, properties)
         placed = self._store.put_batch(
-            message.topic,
+            wanted.topic,
             queue_id,
             request.body,
-            sys_flag=_kept(message.sys_flag, topic),
-            born_timestamp=message.born_ms,
+            sys_flag=_kept(wanted.sys_flag, topic),
+            born_timestamp=wanted.born_ms,
             born_host=host_bytes(*peer.remote),
-            store_host=self._store_host,
-            reconsume_times=message.reconsume_times,
+            store_host=self._appender.store_host,
+            reconsume_times=wanted.reconsume_times,
             now_ms=self._clock.now_ms(),
         )
-        if unique_id := properties.get("UNIQ_KEY"):  # clients of 4.x give a batch none
-            marks["transactionId"] = unique_id
-        self._park(request, peer, message, queue_id, placed, marks, properties)
-
-    def _park(
-        self,
-        request: RemotingCommand,
-        peer: Peer,
-        message: SendRequest,
-        queue_id: int,
-        placed: Placed,
-        ext: dict[str, str],
-        properties: dict[str, str],
-    ) -> None:
-        ext["msgId"] = ",".join(offset_id(self._store_host, offset) for offset in placed.physical_offsets)
+        if unique_id := properties.get(Property.UNIQUE_KEY):  # clients of 4.x give a batch none
+            ext["transactionId"] = unique_id
         ext["queueId"] = str(queue_id)
-        ext["queueOffset"] = str(placed.queue_offset)
-        answer = None if request.is_oneway else request.answer(ext=ext)
-        waits = properties.get("WAIT", "true").lower() != "false"
-        self._turn.park(placed.end, (message.topic, queue_id), peer, answer, waits=waits)
-        self._stats.put(message.topic, len(placed.physical_offsets), placed.end - placed.physical_offset)
+        answer = None if request.is_oneway else request.answer()
+        waits = properties.get(Property.WAIT, "true").lower() != "false"
+        self._turn.park(placed.end, (wanted.topic, queue_id), peer, answer, waits=waits)
+        self._note(wanted, answer, ext, placed)
+
+    def _check_batch(self, wanted: SendRequest, properties: dict[str, str]) -> None:
+        if wanted.topic.startswith(names.RETRY_PREFIX):
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
+        for name in NO_BATCH & properties.keys():
+            if properties[name] not in ("0", "false"):
+                raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support {name}")
+        if wanted.sys_flag & TRANSACTION_BITS:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support transactions")
+
+    def _note(
+        self, wanted: SendRequest, answer: RemotingCommand | None, ext: dict[str, str], placed: Placed
+    ) -> None:
+        if answer is not None:
+            host = self._appender.store_host
+            ext["msgId"] = ",".join(offset_id(host, offset) for offset in placed.physical_offsets)
+            ext["queueOffset"] = str(placed.queue_offset)
+            answer.ext = ext
+        self._stats.put(wanted.topic, len(placed.physical_offsets), placed.end - placed.physical_offset)
 
     def _put_fault(self, refused: PutRefused) -> tuple[int, str]:
         if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
@@ -291,13 +341,13 @@ def _kept(sys_flag: int, topic: TopicConfig) -> int:
     return sys_flag & SYS_FLAG_KEPT | multi
 
 
-def _later(what: str) -> Refusal:
-    return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"{what} are not supported by this broker yet")
-
-
-def _refuse_later(properties: dict[str, str]) -> None:
-    for name, what in LATER.items():
-        if properties.get(name) not in (None, "0"):
-            raise _later(what)
-    if properties.get("TRAN_MSG", "").lower() == "true":
-        raise _later("transactions")
+def priority_of(properties: dict[str, str]) -> int | None:
+    """The queue that a message of the type PRIORITY asks for; None if it is of another type, or its priority none."""
+    text = properties[Property.PRIORITY]
+    if (
+        len(text) > PRIORITY_DIGITS_MAX
+        or not text.isdecimal()
+        or not properties.keys().isdisjoint(NOT_PRIORITY)
+    ):
+        return None
+    return int(text)

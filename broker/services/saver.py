@@ -1,8 +1,8 @@
 """Saver: brings tables to their files, in the background and not more often than needed.
 
 A table that says `soon` is written after a short delay, so that a thousand changes are one write; `saved` says when the
-file is there. A table with a period is written when it changed since. The text is made from a snapshot in the writing
-thread. Loop thread.
+file is there. One that only `changed` is written at stop, or when somebody says `soon`. The text is made from a
+snapshot in the writing thread. Loop thread.
 """
 
 import asyncio
@@ -40,26 +40,26 @@ class Saver:
     def add(self, name: str, save: Callable[[], None]) -> None:
         self._tables[name] = Saved(name, save)
 
+    def save_changed(self) -> asyncio.Future[None]:
+        """Write all that changed; done as `saved` is."""
+        for table in self._tables.values():
+            if table.changed:
+                self._write_in(table, 0)
+        return self.saved()
+
     def soon(self, name: str) -> None:
         """The table changed; its file follows shortly."""
         self.changed(name)
         self._write_in(self._tables[name], SOON_S)
 
     def changed(self, name: str) -> None:
-        """The table changed; its file follows with the next `every`, or at stop."""
+        """The table changed; its file follows at stop, or with the next `soon`."""
         self._tables[name].changed = True
 
-    def every(self, name: str, period_ms: Callable[[], int]) -> None:
-        """Write the table's file each period in which it changed."""
-
-        def again() -> None:
-            if self._stopped:
-                return
-            if self._tables[name].changed:
-                self._write(self._tables[name])
-            self._loop.call_later(period_ms() / 1000, again)
-
-        self._loop.call_later(period_ms() / 1000, again)
+    @property
+    def failing(self) -> bool:
+        """Whether the file of a table could not be written."""
+        return any(table.failing for table in self._tables.values())
 
     @property
     def busy(self) -> bool:

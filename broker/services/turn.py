@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from firearrow._native.store.store import MessageStore, StoreError
 from firearrow._native.wire.codes import ResponseCode
@@ -20,6 +20,15 @@ from firearrow.broker.peer import Peer
 log = logging.getLogger("firearrow.turn")
 
 Queue = tuple[str, int]
+
+
+class Journal(Protocol):
+    """What was noted before the records that it speaks of (life/journal)."""
+
+    @property
+    def has_promises(self) -> bool: ...
+    def sync(self) -> None: ...
+    def cancel(self, written: int) -> None: ...
 
 
 class Parked(NamedTuple):
@@ -45,6 +54,7 @@ class Turn:
         news: Callable[[set[Queue]], None],
         sync_soon: Callable[[], None],
         full: Callable[[Exception], str],
+        journal: Journal,
     ) -> None:
         self._loop = loop
         self._store = store
@@ -54,6 +64,10 @@ class Turn:
         self._news = news
         self._sync_soon = sync_soon
         self._full = full
+        self._journal = journal
+        self._before: list[Callable[[], None]] = []
+        self._following: list[tuple[int, Callable[[bool], None]]] = []
+        self._unsynced_following: deque[tuple[int, Callable[[bool], None]]] = deque()
         self._staged: list[Parked] = []
         self._unsynced: deque[Parked] = deque()
         self._planned = False
@@ -70,24 +84,48 @@ class Turn:
         """
         self._staged.append(Parked(end, queue, peer, answer, waits, self._clock.monotonic_ms()))
         if not self._planned:
-            self._planned = True
-            self._loop.call_soon(self.end)
+            self._plan()
+
+    def follow(self, end: int, then: Callable[[bool], None]) -> None:
+        """Call `then(stored)` when the log up to `end` is as durable as the flush mode promises, or was not written."""
+        self._following.append((end, then))
+
+    def before(self, callback: Callable[[], None]) -> None:
+        """Call it once, right before this turn's write; it may put and park."""
+        self._before.append(callback)
+        if not self._planned:
+            self._plan()
+
+    def _plan(self) -> None:
+        self._planned = True
+        self._loop.call_soon(self.end)
 
     def end(self) -> None:
         """Write what is staged; runs once a pass of the loop."""
+        while self._before:
+            self._before.pop(0)()
         self._planned = False
         staged, self._staged = self._staged, []
+        following, self._following = self._following, []
+        if self._sync_flush and self._journal.has_promises:
+            self._sync_journal()
         try:
             self._store.write()
         except (OSError, StoreError) as error:
             self._note_refused(error)
+            self._journal.cancel(self._store.written)
             self._refuse(staged, self._full(error))
+            for _, then in following:
+                then(False)
             return
         self._note_refused(None)
         if not self._sync_flush:
             self._let_go(staged)
+            for _, then in following:
+                then(True)
             self._news({parked.queue for parked in staged})
             return
+        self._unsynced_following.extend(following)
         for parked in staged:
             if not parked.waits:
                 self._reply(parked)
@@ -104,6 +142,8 @@ class Turn:
             queues.add(parked.queue)
             if parked.waits:
                 self._reply(parked)
+        while self._unsynced_following and self._unsynced_following[0][0] <= physical_offset:
+            self._unsynced_following.popleft()[1](True)
         if queues:
             self._news(queues)
         self._note_settled()
@@ -113,6 +153,8 @@ class Turn:
         waiting = [parked for parked in self._unsynced if parked.waits]
         self._unsynced.clear()
         self._refuse(waiting, remark)
+        while self._unsynced_following:
+            self._unsynced_following.popleft()[1](False)
         self._note_settled()
 
     def expire(self) -> None:
@@ -137,6 +179,13 @@ class Turn:
         elif error is None and self._refused:
             log.warning("messages are stored again")
         self._refused = error is not None
+
+    def _sync_journal(self) -> None:
+        """What is noted must not come to the disk after its record: a power cut between would repeat it."""
+        try:
+            self._journal.sync()
+        except OSError as error:  # the log lies on the same disk, and its own sync will say what to do
+            log.error("the journal cannot be flushed: %s", error)
 
     def _note_settled(self) -> None:
         if not self._unsynced:

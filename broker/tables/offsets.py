@@ -13,6 +13,8 @@ from firearrow.broker.tables.dataversion import DataVersion
 
 QUEUE_ID_MAX = 65_535
 Offsets = dict[int, int]
+Noted = Callable[[str, int, int, int], None]
+"""`topic@group`, queue and offset, which counts once the log reaches `end`; queue -1: all its offsets are gone."""
 
 
 class OffsetRefused(ValueError):
@@ -36,11 +38,13 @@ class ConsumerOffsets:
         version_step: int = 500,
         queues_max: int = 2_000_000,
         changed: Callable[[Collection[str]], None] = lambda groups: None,
+        noted: Noted = lambda key, queue_id, queue_offset, end: None,
     ) -> None:
         self._clock = clock
         self._version_step = version_step
         self._queues_max = queues_max
         self._changed = changed
+        self._noted = noted
         self._table: dict[str, Offsets] = {}
         self._topics: dict[str, set[str]] = {}
         self._groups: dict[str, set[str]] = {}
@@ -56,9 +60,9 @@ class ConsumerOffsets:
         """Queues of groups that have an offset."""
         return self._count
 
-    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Store it as given, backwards too. OffsetRefused."""
-        self._set(group, topic, queue_id, queue_offset)
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0) -> None:
+        """Store it as given, backwards too; after a crash it counts if the log reaches `end`. OffsetRefused."""
+        self._set(group, topic, queue_id, queue_offset, end)
         self._commits += 1
         if self._commits % self._version_step == 0:
             self.version = self.version.next(self._clock.now_ms())
@@ -161,7 +165,15 @@ class ConsumerOffsets:
             self._count += len(queues)
         self.version = version
 
-    def _set(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+    def restore(self, key: str, queue_id: int, queue_offset: int) -> None:
+        """What was noted after the file was written."""
+        group, topic = _pair(key)
+        if queue_id >= 0:
+            self._set(group, topic, queue_id, queue_offset)
+        elif key in self._table:
+            self._remove([(group, topic)])
+
+    def _set(self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0) -> None:
         fault = queue_id_fault(queue_id)
         if fault is not None:
             raise OffsetRefused(fault)
@@ -171,7 +183,9 @@ class ConsumerOffsets:
                 raise OffsetRefused(f"offsets of {self._count} queues are kept, at most {self._queues_max}")
             self._count += 1
             queues = self._index(group, topic).setdefault(f"{topic}@{group}", {})
-        queues[queue_id] = queue_offset
+        if queues.get(queue_id) != queue_offset:
+            queues[queue_id] = queue_offset
+            self._noted(f"{topic}@{group}", queue_id, queue_offset, end)
 
     def _index(self, group: str, topic: str) -> dict[str, Offsets]:
         self._topics.setdefault(group, set()).add(topic)
@@ -182,6 +196,7 @@ class ConsumerOffsets:
         gone = set(pairs)
         for group, topic in pairs:
             self._count -= len(self._table.pop(f"{topic}@{group}"))
+            self._noted(f"{topic}@{group}", -1, -1, 0)
             _drop(self._topics, group, topic)
             _drop(self._groups, topic, group)
         for key in [key for key in self._resets if key[:2] in gone]:

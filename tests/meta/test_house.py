@@ -23,7 +23,21 @@ ALLOWED: dict[str, set[str]] = {
     "dispatch": {"peer", "errors"},
     "durable": {"peer", "services.saver"},
     "config": {"options", "properties"},
-    "handlers": {"tables", "peer", "services.holds", "services.turn", *BASICS},
+    "living": {"*"},
+    "state": {"*"},
+    "messages": set(),
+    "handlers": {"tables", "filters", "life", "messages", "peer", "services.holds", "services.turn", *BASICS},
+    "life": {
+        "tables",
+        "filters",
+        "life",
+        "messages",
+        "peer",
+        "services.holds",
+        "services.turn",
+        *BASICS,
+    },
+    "filters": {"tables", "messages", *BASICS},
     "services": {"tables", "peer", *BASICS},
     "tables": {"peer", "tables", "errors", "clock", "fastjson", "messageids"},
     "peer": set(),
@@ -66,6 +80,11 @@ def test_broker_imports_follow_the_table(path: Path) -> None:
             wanted = name.removeprefix("firearrow.broker.")
             room = room_of(path)
             assert allowed(room, wanted), f"{own} may not import {wanted}"
+            if room == "life":
+                nearest = ".".join(own.split(".")[:3] if own.count(".") > 2 else ["broker.life.appender"])
+                assert not wanted.startswith("life.") or wanted.startswith(
+                    ("life.appender", "life.journal", nearest.removeprefix("broker."))
+                ), f"{own} imports another of its room: {wanted}"
             if room in ("handlers", "services"):
                 assert not wanted.startswith(room + ".") or wanted.startswith(
                     ("services.holds", "services.turn")

@@ -1,0 +1,78 @@
+"""CONSUMER_SEND_MSG_BACK (36): a consumer gives back a message that it could not consume. Loop thread."""
+
+import random
+
+from firearrow._native.store.record import decode
+from firearrow._native.store.store import MessageStore, PutRefused
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.retries import Retries, own_limit
+from firearrow.broker.messageids import offset_id
+from firearrow.broker.messages import Message, Property
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables import names
+from firearrow.broker.tables.groups import GroupConfig
+
+
+class SendBackHandler:
+    def __init__(
+        self, store: MessageStore, appender: Appender, retries: Retries, config: Config, stats: Stats
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._retries = retries
+        self._config = config
+        self._stats = stats
+
+    def routes(self) -> Routes:
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
+
+    def send_back(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        offset, level = request.integer("offset"), request.integer("delayLevel", 32)
+        unit_mode, most = request.boolean_or("unitMode", False), own_limit(request, "maxReconsumeTimes")
+        group = self._retries.group(request.text("group"))
+        options = self._config.options
+        if not options.broker_permission & names.PERM_WRITE:
+            ip = options.broker_ip or peer.local[0]
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
+        if group.retry_queues <= 0:
+            return request.answer()
+        topic = self._writable_topic(group, unit_mode)
+        message = self._original(offset)
+        message.topic, message.queue_id = topic, random.randrange(group.retry_queues)
+        self._retries.send_back(message, group, level, most)
+        answer = None if request.is_oneway else request.answer()
+        try:
+            placed = self._appender.put(message, peer=peer, answer=answer)
+        except PutRefused as refused:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
+        self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
+        return None
+
+    def _writable_topic(self, group: GroupConfig, unit_mode: bool) -> str:
+        sys_flag = names.UNIT_SUB_FLAG if unit_mode else 0
+        topic = self._retries.topic(names.retry_topic(group.name), group.retry_queues, sys_flag)
+        if not topic.writable:
+            remark = f"the topic[{topic.name}] sending message is forbidden"
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
+        return topic.name
+
+    def _original(self, offset: int) -> Message:
+        """The message as it goes back: it remembers where it first stood."""
+        record = self._store.record_at(offset)
+        if record is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
+        found = decode(record, False)
+        message = Message.of_record(found)
+        message.store_host = b""
+        message.prepared_offset = 0
+        properties = message.properties
+        properties.setdefault(Property.RETRY_TOPIC, found.topic)
+        properties[Property.WAIT] = "false"
+        if not properties.get(Property.ORIGIN_MESSAGE_ID, "").strip():
+            properties[Property.ORIGIN_MESSAGE_ID] = offset_id(found.store_host, offset)
+        return message

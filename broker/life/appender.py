@@ -1,0 +1,115 @@
+"""Appender: the way of a message into the store, through Apache's hooks for delays (HookUtils). Loop thread.
+
+A message with a delay level goes to SCHEDULE_TOPIC_XXXX, one with a timer property to the timer's topic, and names its
+real topic and queue in properties. Counts nothing and answers nothing by itself.
+"""
+
+from collections.abc import Callable
+
+from firearrow._native.store.store import MessageStore, Placed
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import Clock
+from firearrow.broker.errors import Refusal
+from firearrow.broker.messages import Message, Property, properties_text
+from firearrow.broker.peer import Peer
+from firearrow.broker.services.turn import Turn
+from firearrow.broker.tables import names
+
+TRANSACTION_BITS, TRANSACTION_COMMIT = 0xC, 0x8
+LEVEL_DIGITS_MAX = 9
+TIMER_REQUESTS = (Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS)
+
+
+def delay_level(properties: dict[str, str]) -> int:
+    """The level that a message asks for, 0 if none. Refusal when it is no number."""
+    text = properties.get(Property.DELAY)
+    if text is None:
+        return 0
+    digits = text[1:] if text[:1] in "+-" else text
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= LEVEL_DIGITS_MAX):
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"DELAY must be a whole number, not {text[:32]}")
+    return int(text)
+
+
+def is_timed(message: Message) -> bool:
+    """It was with the timer already."""
+    return message.topic == names.TIMER_TOPIC or Property.TIMER_OUT_MS in message.properties
+
+
+class Appender:
+    """`schedule(message)` sends a timer message to the timer's topic, or refuses it (Refusal)."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        turn: Turn,
+        clock: Clock,
+        store_host: bytes,
+        *,
+        levels: int,
+        schedule: Callable[[Message], None],
+    ) -> None:
+        self._store = store
+        self._turn = turn
+        self._clock = clock
+        self.store_host = store_host
+        self._levels = levels
+        self._schedule = schedule
+
+    def put(
+        self,
+        message: Message,
+        *,
+        hooks: bool = True,
+        then: Callable[[bool], None] | None = None,
+        peer: Peer | None = None,
+        answer: RemotingCommand | None = None,
+        waits: bool = True,
+    ) -> Placed:
+        """Stage `message`; this turn writes it. PutRefused, or Refusal from a hook: nothing was staged.
+
+        `then(stored)` is called, and `answer` goes to `peer`, when the message is as durable as the flush mode
+        promises; `hooks=False` for what comes back from a delay and still carries its properties. A hook changes
+        the message's topic, queue and properties.
+        """
+        if hooks and message.sys_flag & TRANSACTION_BITS in (0, TRANSACTION_COMMIT):
+            self._hooked(message)
+        placed = self._store.put(
+            message.topic,
+            message.queue_id,
+            message.body,
+            properties_text(message.properties),
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp=message.born_ms,
+            born_host=message.born_host or self.store_host,
+            store_host=message.store_host or self.store_host,
+            reconsume_times=message.reconsume_times,
+            prepared_offset=message.prepared_offset,
+            now_ms=self._clock.now_ms(),
+        )
+        if then is not None:
+            self._turn.follow(placed.end, then)
+        self._turn.park(placed.end, (message.topic, message.queue_id), peer, answer, waits=waits)
+        return placed
+
+    def follow(self, end: int, then: Callable[[bool], None]) -> None:
+        """As the `then` of `put`, for the last of several messages."""
+        self._turn.follow(end, then)
+
+    def _hooked(self, message: Message) -> None:
+        properties = message.properties
+        level = delay_level(properties)
+        if level > 0:
+            for name in TIMER_REQUESTS:
+                properties.pop(name, None)
+            self._delay(message, min(level, self._levels))
+        elif not properties.keys().isdisjoint(TIMER_REQUESTS) and not is_timed(message):
+            self._schedule(message)
+
+    def _delay(self, message: Message, level: int) -> None:
+        message.properties[Property.DELAY] = str(level)
+        message.properties[Property.REAL_TOPIC] = message.topic
+        message.properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
+        message.topic, message.queue_id = names.SCHEDULE_TOPIC, level - 1

@@ -1,0 +1,173 @@
+"""DelayService: delivers the messages of SCHEDULE_TOPIC_XXXX when they are due (ScheduleMessageService). Loop thread.
+
+Each level is a queue in the order of its deliver times, so a level waits for its first message only; one that lies
+further ahead than its level's delay (the clock was set back) is due now. Due messages are
+put in slices of one turn each, so that other work goes on between; the level moves on once a slice is as durable as the
+flush mode promises. Each delivery is noted in the journal before its record is written: a kill repeats none.
+"""
+
+import asyncio
+import logging
+
+from firearrow._native.store.record import decode
+from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus, QueueEntry
+from firearrow.broker.clock import Clock
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.messages import Message, Property
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables import names
+from firearrow.broker.tables.delay_offsets import DelayOffsets
+
+log = logging.getLogger("firearrow.delays")
+
+SLICE = 32
+AGAIN_S = 0.1
+SLEEP_S_MAX = 60.0
+"""A clock that is set while a level sleeps is noticed so late at most."""
+
+
+class Level:
+    """`offset`: the next entry to deliver; `busy` while a slice is on its way to the disk."""
+
+    __slots__ = ("busy", "delay_ms", "number", "offset", "timer")
+
+    def __init__(self, number: int, delay_ms: int, offset: int) -> None:
+        self.number = number
+        self.delay_ms = delay_ms
+        self.offset = offset
+        self.busy = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class DelayService:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        appender: Appender,
+        journal: Journal,
+        offsets: DelayOffsets,
+        clock: Clock,
+        stats: Stats,
+        levels_ms: tuple[int, ...],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._appender = appender
+        self._journal = journal
+        self._offsets = offsets
+        self._clock = clock
+        self._stats = stats
+        self._levels = [Level(number, delay_ms, 0) for number, delay_ms in enumerate(levels_ms, 1)]
+        self._running = False
+
+    def restore(self, name: str, number: int, value: int) -> None:
+        """What the journal says of level `number`, newer than the file."""
+        self._offsets.set(number, value)
+
+    def start(self) -> None:
+        self._running = True
+        for level in self._levels:
+            low = self._store.min_offset(names.SCHEDULE_TOPIC, level.number - 1)
+            high = self._store.max_offset(names.SCHEDULE_TOPIC, level.number - 1)
+            level.offset = min(max(self._offsets.get(level.number), low), high)
+            self._run(level)
+
+    def stop(self) -> None:
+        self._running = False
+        for level in self._levels:
+            _disarm(level)
+
+    def news(self, queues: set[tuple[str, int]]) -> None:
+        for topic, queue_id in queues:
+            if topic == names.SCHEDULE_TOPIC and queue_id < len(self._levels):
+                level = self._levels[queue_id]
+                if level.timer is None:
+                    self._run(level)
+
+    def _run(self, level: Level) -> None:
+        """Put a slice of what is due; sleep until the next is."""
+        _disarm(level)
+        if level.busy or not self._running:
+            return
+        now, at = self._clock.now_ms(), level.offset
+        last: Placed | None = None
+        for entry in self._store.entries(names.SCHEDULE_TOPIC, level.number - 1, at, SLICE):
+            wait_ms = entry.tags_code - now
+            if 0 < wait_ms <= level.delay_ms:
+                if last is None:
+                    self._move(level, at)
+                    self._arm(level, min(wait_ms / 1000, SLEEP_S_MAX))
+                break
+            try:
+                last = self._deliver(level, entry, at + 1) or last
+            except PutRefused as error:
+                log.warning("a delayed message of level %d cannot be stored now: %s", level.number, error)
+                if last is None:
+                    self._move(level, at)
+                    self._arm(level, AGAIN_S)
+                break
+            at += 1
+        if last is not None:
+            self._wait_for(level, last, at)
+        elif at > level.offset:
+            self._move(level, at)
+            self._arm(level, 0)
+
+    def _deliver(self, level: Level, entry: QueueEntry, after: int) -> Placed | None:
+        """Put the message into its own topic; None if it is to be passed over. PutRefused: not now."""
+        record = self._store.record_at(entry.physical_offset)
+        message = None if record is None else delivered(Message.of_record(decode(record, False)))
+        if message is None:
+            return None
+        try:
+            placed = self._appender.put(message, hooks=False)
+        except PutRefused as refused:
+            if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
+                raise
+            log.error(
+                "a delayed message cannot be stored in %s, it is passed over: %s", message.topic, refused
+            )
+            return None
+        self._journal.note(Kind.DELAY, "", level.number, after, placed.end)
+        self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
+        return placed
+
+    def _wait_for(self, level: Level, last: Placed, after: int) -> None:
+        def stored(well: bool) -> None:
+            level.busy = False
+            if well:
+                self._move(level, after)
+                self._run(level)
+            else:
+                self._arm(level, AGAIN_S)
+
+        level.busy = True
+        self._appender.follow(last.end, stored)
+
+    def _move(self, level: Level, offset: int) -> None:
+        if offset != level.offset or self._offsets.get(level.number) != offset:
+            level.offset = offset
+            self._offsets.set(level.number, offset)
+
+    def _arm(self, level: Level, seconds: float) -> None:
+        if self._running and level.timer is None:
+            level.timer = self._loop.call_later(seconds, self._run, level)
+
+
+def _disarm(level: Level) -> None:
+    if level.timer is not None:
+        level.timer.cancel()
+        level.timer = None
+
+
+def delivered(scheduled: Message) -> Message | None:
+    """The message as it goes to its own topic: everything as it was, DELAY and REAL_* included; None if it names no
+    topic, or the half messages'."""
+    topic = scheduled.properties.get(Property.REAL_TOPIC)
+    queue = scheduled.properties.get(Property.REAL_QUEUE_ID, "")
+    if topic is None or not queue.isdecimal() or topic == names.HALF_TOPIC:
+        return None
+    scheduled.topic, scheduled.queue_id = topic, int(queue)
+    return scheduled

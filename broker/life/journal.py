@@ -1,0 +1,190 @@
+"""Journal: progress that survives a kill, in files mapped into memory beside Apache's own (`journal/<run>.<number>`).
+
+An entry is noted BEFORE the record it speaks of is written, with `end`, the log's offset behind that record: at start
+it counts only if the log reaches so far. A note is a copy into a shared mapping, no system call: the kernel keeps it
+when the process dies; `sync` brings it to the disk. Files are zeroed before use, so that a full disk is an error when
+one begins, never a fault of memory. Loop thread; `sync` may run in another one.
+
+Layout, big-endian: an entry is crc32 u32 (of all that follows), kind u8, length of the name u16, number i32, value i64,
+end i64, name. A file ends at the first entry that is not whole.
+"""
+
+import errno
+import logging
+import mmap
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+log = logging.getLogger("firearrow.journal")
+
+HEAD = struct.Struct(">IBHiqq")
+FILE_BYTES = 1 << 20
+CANCEL_BYTES = HEAD.size
+"""Kept free at a file's end: a disk that is full must not keep us from voiding what was noted for it."""
+NAME_BYTES_MAX = 600
+
+
+class Kind(IntEnum):
+    CANCEL = 1
+    OFFSET = 2
+    DELAY = 3
+    TIMER = 4
+    DECIDED = 5
+    REVIVE = 6
+
+
+class Entry(NamedTuple):
+    """What `name`, `number` and `value` mean is the kind's business."""
+
+    kind: int
+    name: str
+    number: int
+    value: int
+    end: int
+
+
+class Journal:
+    """`end` is where the recovered log ends: entries of records that it lacks are void. `run` names the store's run:
+    files of other runs are stale, Apache's broker has gone on since, or all was saved."""
+
+    def __init__(self, folder: str | os.PathLike[str], run: str, end: int) -> None:
+        self._folder = Path(folder)
+        self._run = run
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for stale in self._folder.iterdir():
+            if not stale.name.startswith(f"{run}."):
+                stale.unlink()
+        self._numbers = sorted(int(path.suffix[1:]) for path in self._folder.iterdir())
+        self._entries = self._counting(end)
+        self._map: mmap.mmap | None = None
+        self._fd = -1
+        self._at = self._synced = self._promised = 0
+        self._full = False
+        self._lock = threading.Lock()
+        self._begin()
+        self._uncancelled = True
+        self.cancel(end)
+
+    def take(self) -> list[Entry]:
+        """What counted at start, in the order in which it was noted; once."""
+        entries, self._entries = self._entries, []
+        return entries
+
+    def note(self, kind: Kind, name: str, number: int, value: int, end: int = 0) -> None:
+        """Remember; `end` 0 counts whatever the log holds. On a full disk an entry can be lost, which the log tells:
+        a kill may then repeat what it spoke of."""
+        text = name.encode("utf-8", "replace")
+        if len(text) > NAME_BYTES_MAX:
+            raise ValueError(f"a name of {len(text)} bytes, at most {NAME_BYTES_MAX}")
+        size = HEAD.size + len(text)
+        if (
+            self._at + size > FILE_BYTES - (0 if kind == Kind.CANCEL else CANCEL_BYTES)
+            and not self._has_begun()
+        ):
+            return
+        assert self._map is not None
+        entry = HEAD.pack(0, kind, len(text), number, value, end)[4:] + text
+        self._map[self._at : self._at + size] = zlib.crc32(entry).to_bytes(4, "big") + entry
+        self._at += size
+        if end:
+            self._promised, self._uncancelled = self._at, True
+
+    def cancel(self, written: int) -> None:
+        """The log did not take the records behind `written`: entries noted for them are void. Always finds room."""
+        if self._uncancelled:
+            self.note(Kind.CANCEL, "", 0, written)
+            self._uncancelled = False
+
+    @property
+    def has_promises(self) -> bool:
+        """Entries that must be on the disk before the records they speak of (SYNC_FLUSH)."""
+        return self._promised > self._synced
+
+    def sync(self) -> None:
+        """Bring what was noted before the call to the disk. OSError."""
+        with self._lock:
+            at = self._at
+            if at != self._synced and self._fd >= 0:
+                os.fdatasync(self._fd)
+                self._synced = at
+
+    def turn(self) -> int:
+        """Begin a new file if this one holds anything; its number. Once all that was noted before is in files of
+        its own, `drop_before(number)`. OSError."""
+        if self._at > HEAD.size:
+            self._begin()
+        return self._numbers[-1]
+
+    def drop_before(self, number: int) -> None:
+        for old in [each for each in self._numbers if each < number]:
+            self._path(old).unlink(missing_ok=True)
+            self._numbers.remove(old)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._map is not None:
+                self._map.close()
+                os.close(self._fd)
+                self._map, self._fd = None, -1
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{self._run}.{number:010d}"
+
+    def _begin(self) -> None:
+        number = self._numbers[-1] + 1 if self._numbers else 0
+        path = self._path(number)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            if os.write(fd, bytes(FILE_BYTES)) != FILE_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            mapped = mmap.mmap(fd, FILE_BYTES)
+        except OSError:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise
+        if self._map is not None:
+            self.sync()
+            self.close()
+        with self._lock:
+            self._map, self._fd, self._at, self._synced, self._promised = mapped, fd, 0, 0, 0
+        self._numbers.append(number)
+
+    def _has_begun(self) -> bool:
+        """A new file, if there is room for one."""
+        try:
+            self._begin()
+        except OSError as error:
+            if not self._full:
+                log.error("the journal finds no room, what a kill may repeat grows: %s", error)
+            self._full = True
+            return False
+        self._full = False
+        return True
+
+    def _counting(self, end: int) -> list[Entry]:
+        counting: list[Entry] = []
+        for number in self._numbers:
+            for entry in entries_of(self._path(number).read_bytes()):
+                if entry.kind == Kind.CANCEL:
+                    counting = [each for each in counting if each.end <= entry.value]
+                else:
+                    counting.append(entry)
+        return [each for each in counting if each.end <= end]
+
+
+def entries_of(data: bytes) -> Iterator[Entry]:
+    """The entries of a file, up to the first that is not whole."""
+    at = 0
+    while at + HEAD.size <= len(data):
+        crc, kind, length, number, value, end = HEAD.unpack_from(data, at)
+        stop = at + HEAD.size + length
+        if kind == 0 or stop > len(data) or zlib.crc32(data[at + 4 : stop]) != crc:
+            return
+        yield Entry(kind, data[at + HEAD.size : stop].decode("utf-8", "replace"), number, value, end)
+        at = stop

@@ -1,0 +1,131 @@
+"""Living: the composition of `life`, what happens to a message beyond a plain send. `app` builds, starts, stops it.
+
+Progress comes from Apache's files first, then from the journal, which is newer.
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.handlers.send import SendHandler
+from firearrow.broker.handlers.sendback import SendBackHandler
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.delays import DelayService
+from firearrow.broker.life.journal import Entry, Journal, Kind
+from firearrow.broker.life.retries import Retries
+from firearrow.broker.messages import Message
+from firearrow.broker.peer import Routes
+from firearrow.broker.services.periodic import Periodic
+from firearrow.broker.services.saver import Saver
+from firearrow.broker.services.turn import Turn
+from firearrow.broker.state import State, load
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables.delay_offsets import DelayOffsets
+
+log = logging.getLogger("firearrow.living")
+
+
+class Living:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        turn: Turn,
+        journal: Journal,
+        saver: Saver,
+        state: State,
+        config: Config,
+        clock: Clock,
+        stats: Stats,
+        store_host: bytes,
+    ) -> None:
+        self._journal = journal
+        self._saver = saver
+        options = config.options
+        folder = Path(options.store_root) / "config"
+        self._appender = Appender(
+            store,
+            turn,
+            clock,
+            store_host,
+            levels=len(options.delay_levels_ms),
+            schedule=_later,
+        )
+        self._retries = Retries(state.topics, state.groups, state.locks)
+        self._delay_offsets = DelayOffsets(clock, lambda: saver.changed("delays"))
+        load(saver, "delays", folder / "delayOffset.json", self._delay_offsets)
+        self._delays = DelayService(
+            loop,
+            store,
+            self._appender,
+            journal,
+            self._delay_offsets,
+            clock,
+            stats,
+            options.delay_levels_ms,
+        )
+        self._handlers = (
+            SendHandler(
+                store,
+                turn,
+                self._appender,
+                state.topics,
+                self._retries,
+                config,
+                clock,
+                stats,
+                prepare=_later,
+                recall_handle=lambda message: None,
+            ),
+            SendBackHandler(store, self._appender, self._retries, config, stats),
+        )
+        self._periodic = Periodic(loop)
+        self._save_s = options.offsets_save_ms / 1000
+        self._restorers = {Kind.OFFSET: state.offsets.restore, Kind.DELAY: self._delays.restore}
+
+    def routes(self) -> list[Routes]:
+        return [handler.routes() for handler in self._handlers]
+
+    def start(self) -> None:
+        """Take up what was pending; the store and the tables are loaded."""
+        for entry in self._journal.take():
+            self._restore(entry)
+        self._delays.start()
+        self._periodic.every(self._save_s, self.keep)
+
+    def keep(self) -> None:
+        """Bring all progress to its files, and let go of the journal that held it until then."""
+        try:
+            number = self._journal.turn()
+        except OSError as error:
+            return log.error("the journal cannot begin a new file: %s", error)
+        self._saver.save_changed().add_done_callback(lambda _: self._kept(number))
+
+    def _kept(self, number: int) -> None:
+        if not self._saver.failing:
+            self._journal.drop_before(number)
+
+    def stop(self) -> None:
+        """No more deliveries; what is staged is still written."""
+        self._periodic.stop()
+        self._delays.stop()
+
+    def news(self, queues: set[tuple[str, int]]) -> None:
+        """These queues have messages that readers could not see before."""
+        self._delays.news(queues)
+
+    def _restore(self, entry: Entry) -> None:
+        restore = self._restorers.get(Kind(entry.kind))
+        if restore is not None:
+            restore(entry.name, entry.number, entry.value)
+
+
+def _later(message: Message) -> None:
+    raise Refusal(
+        ResponseCode.MESSAGE_ILLEGAL, "timers and transactions are not supported by this broker yet"
+    )

@@ -1,0 +1,94 @@
+"""Message: what is put into the store, as a value, with its properties as a dict. Knows no table and no store."""
+
+from dataclasses import dataclass, field
+
+from firearrow._native.store.record import Record
+
+
+class Property:
+    """Names of Apache's MessageConst that the broker reads or writes (store-and-broker §0.4)."""
+
+    KEYS = "KEYS"
+    TAGS = "TAGS"
+    WAIT = "WAIT"
+    DELAY = "DELAY"
+    RETRY_TOPIC = "RETRY_TOPIC"
+    REAL_TOPIC = "REAL_TOPIC"
+    REAL_QUEUE_ID = "REAL_QID"
+    TRANSACTION_PREPARED = "TRAN_MSG"
+    PRODUCER_GROUP = "PGROUP"
+    ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+    RECONSUME_TIME = "RECONSUME_TIME"
+    MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+    REGION = "MSG_REGION"
+    TRACE_ON = "TRACE_ON"
+    TRACE_CONTEXT = "TRACE_CONTEXT"
+    UNIQUE_KEY = "UNIQ_KEY"
+    CLUSTER = "CLUSTER"
+    BORN_TIMESTAMP = "BORN_TIMESTAMP"
+    SHARDING_KEY = "__SHARDINGKEY"
+    PRIORITY = "_SYS_MSG_PRIORITY_"
+    LITE_TOPIC = "__LITE_TOPIC"
+    CHECK_IMMUNITY_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+    PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+    TRANSACTION_ID = "__transactionId__"
+    TRANSACTION_CHECKS = "TRANSACTION_CHECK_TIMES"
+    CORRELATION_ID = "CORRELATION_ID"
+    REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+    PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+    POP_CHECK_POINT = "POP_CK"
+    FIRST_POP_TIME = "1ST_POP_TIME"
+    MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+    MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+    TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+    TIMER_DELAY_MS = "TIMER_DELAY_MS"
+    TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+    TIMER_OUT_MS = "TIMER_OUT_MS"
+    TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
+    TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
+    TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
+    TIMER_DELETE_KEY = "TIMER_DEL_UNIQKEY"
+
+
+def properties_of(text: str) -> dict[str, str]:
+    """`name 0x01 value 0x02 …`; pieces without a name, a value or 0x01 are dropped, the last of equal names wins."""
+    pairs = (piece.partition("\x01") for piece in text.split("\x02"))
+    return {name: value for name, separator, value in pairs if separator and name and value}
+
+
+def properties_text(pairs: dict[str, str]) -> bytes:
+    return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode("utf-8", "replace")
+
+
+@dataclass(slots=True)
+class Message:
+    """Times in ms; hosts are 4 or 16 address bytes and an i32 port, empty for our own."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: dict[str, str] = field(default_factory=dict)
+    flag: int = 0
+    sys_flag: int = 0
+    born_ms: int = 0
+    born_host: bytes = b""
+    store_host: bytes = b""
+    reconsume_times: int = 0
+    prepared_offset: int = 0
+
+    @staticmethod
+    def of_record(record: Record) -> "Message":
+        """A stored message, to be put once more."""
+        return Message(
+            topic=record.topic,
+            queue_id=record.queue_id,
+            body=record.body,
+            properties=record.properties,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            born_ms=record.born_timestamp,
+            born_host=record.born_host,
+            store_host=record.store_host,
+            reconsume_times=record.reconsume_times,
+            prepared_offset=record.prepared_offset,
+        )

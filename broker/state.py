@@ -1,0 +1,106 @@
+"""State: the tables of the broker, put together from the options and loaded from their files. Composition."""
+
+import dataclasses
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Protocol
+
+from firearrow.broker.clock import Clock
+from firearrow.broker.errors import StartError
+from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.options import Options
+from firearrow.broker.services.saver import Saver
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.files import ConfigFile
+from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.locks import RebalanceLocks
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.topics import TopicTable
+
+
+class Table(Protocol):
+    """What a config file holds."""
+
+    def to_json(self) -> bytes: ...
+    def load(self, text: bytes) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """`topics_loaded`: there was a topics.json."""
+
+    topics: TopicTable
+    groups: GroupTable
+    offsets: ConsumerOffsets
+    clients: ClientTable
+    locks: RebalanceLocks
+    topics_loaded: bool
+
+    @staticmethod
+    def make(
+        options: Options,
+        clock: Clock,
+        saver: Saver,
+        journal: Journal,
+        topics_changed: Callable[[Collection[str]], None],
+    ) -> "State":
+        """StartError when a file cannot be read or written."""
+        topics = _topics(options, clock, topics_changed)
+        groups = GroupTable(
+            clock, auto_create=options.auto_create_groups, changed=lambda _: saver.soon("groups")
+        )
+        offsets = ConsumerOffsets(
+            clock,
+            version_step=options.offsets_version_step,
+            changed=lambda _: saver.changed("offsets"),
+            noted=lambda *entry: journal.note(Kind.OFFSET, *entry),
+        )
+        clients = ClientTable(
+            clock,
+            channel_expired_ms=options.channel_expired_ms,
+            subscription_expired_ms=options.subscription_expired_ms,
+        )
+        folder = Path(options.store_root) / "config"
+        topics_loaded = load(saver, "topics", folder / "topics.json", topics)
+        load(saver, "groups", folder / "subscriptionGroup.json", groups)
+        offsets_name = "lmqConsumerOffset.json" if options.lmq else "consumerOffset.json"
+        load(saver, "offsets", folder / offsets_name, offsets)
+        return State(topics, groups, offsets, clients, RebalanceLocks(clock), topics_loaded)
+
+
+def load(saver: Saver, name: str, path: Path, table: Table, *, make: bool = True) -> bool:
+    """Load the table from its file and let `saver` keep the file under `name`; False if there was none.
+
+    `make`: write the file at once, then. StartError.
+    """
+    file = ConfigFile(path)
+    try:
+        loaded = file.load(table.load)
+        if make and not loaded:
+            file.write(table.to_json())
+    except OSError as error:
+        raise StartError(
+            f"cannot open the store {path.parent.parent} ({error.filename or path}: {error.strerror or error}): "
+            "make room, set its permissions, or name another folder with --store"
+        ) from None
+    saver.add(name, lambda: file.write(table.to_json()))
+    return loaded
+
+
+def _topics(options: Options, clock: Clock, changed: Callable[[Collection[str]], None]) -> TopicTable:
+    return TopicTable(
+        clock,
+        cluster=options.cluster_name,
+        broker=options.broker_name,
+        auto_create=options.auto_create_topics,
+        default_queues=options.default_queues,
+        cluster_topic=options.cluster_topic,
+        broker_topic=options.broker_topic,
+        trace_topic=options.trace_topic,
+        trace_topic_name=options.trace_topic_name,
+        timer_topic=options.timer_topic,
+        revive_queues=options.revive_queues,
+        topics_max=options.topics_max,
+        queues_max=options.topic_queues_max,
+        changed=changed,
+    )

@@ -1,0 +1,54 @@
+"""DelayOffsets: how far each delay level was delivered, and `delayOffset.json`.
+
+Loop thread; `to_json` may run in another one.
+
+Key: the level, from 1; value: the next offset of its queue in SCHEDULE_TOPIC_XXXX.
+"""
+
+from collections.abc import Callable
+
+from firearrow.broker.clock import Clock
+from firearrow.broker.fastjson import loads, pretty
+from firearrow.broker.tables import reading
+from firearrow.broker.tables.dataversion import DataVersion
+
+VERSION_STEP = 200
+"""Deliveries between two moves of the version (delayOffsetUpdateVersionStep)."""
+LEVEL_MAX = 1 << 16
+
+
+class DelayOffsets:
+    def __init__(self, clock: Clock, changed: Callable[[], None] = lambda: None) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._table: dict[int, int] = {}
+        self._moves = 0
+        self.version = DataVersion(timestamp=clock.now_ms())
+
+    def get(self, level: int) -> int:
+        return self._table.get(level, 0)
+
+    def set(self, level: int, queue_offset: int) -> None:
+        self._table[level] = queue_offset
+        self._moves += 1
+        if self._moves % VERSION_STEP == 0:
+            self.version = self.version.next(self._clock.now_ms())
+        self._changed()
+
+    def to_json(self) -> bytes:
+        return pretty({"dataVersion": self.version.to_object(), "offsetTable": dict(self._table)})
+
+    def load(self, text: bytes) -> None:
+        """Take the file's offsets for ours. ValueError: nothing was taken."""
+        of = reading.members(loads(text), "delayOffset.json")
+        version = DataVersion.from_object(of.get("dataVersion", {}))
+        table = reading.members_or_none(of.get("offsetTable"), "offsetTable")
+        self._table = {_level(level): reading.whole(offset, "offsetTable") for level, offset in table.items()}
+        self.version = version
+
+
+def _level(key: object) -> int:
+    level = reading.whole(key, "level")
+    if not 1 <= level <= LEVEL_MAX:
+        raise ValueError(f"offsetTable has level {level}")
+    return level
