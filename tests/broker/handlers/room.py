@@ -109,7 +109,7 @@ class Room:
         self.clients = ClientsHandler(self.table, self.groups, self.topics, self.config, self.clock)
         self.serve(
             self.clients,
-            OffsetsHandler(self.offsets, self.topics, self.groups, store, self.config),
+            OffsetsHandler(self.offsets, self.topics, self.groups, store, self.config, keep=lambda: None),
             QueuesHandler(store),
             LocksHandler(self.locks),
             TopicsHandler(
