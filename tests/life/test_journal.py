@@ -1,0 +1,102 @@
+"""The journal: what counts after a crash."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firearrow.broker.life.journal import FILE_BYTES, HEAD, Entry, Journal, Kind, entries_of
+
+RUN = "firearrow-0123456789abcdef"
+
+
+def opened(folder: Path, end: int = 1000, run: str = RUN) -> tuple[Journal, list[Entry]]:
+    journal = Journal(folder, run, end)
+    return journal, journal.take()
+
+
+def test_what_was_noted_is_told_in_its_order(tmp_path: Path) -> None:
+    journal, told = opened(tmp_path)
+    assert told == []
+    noted = [
+        Entry(Kind.OFFSET, "t@g", 3, 7, 0),
+        Entry(Kind.DELAY, "", 2, 9, 900),
+        Entry(Kind.OFFSET, "t@ü", 0, 8, 0),
+    ]
+    for kind, name, number, value, end in noted:
+        journal.note(Kind(kind), name, number, value, end)
+    assert opened(tmp_path)[1] == noted
+
+
+def test_an_entry_without_its_record_is_void(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    journal.note(Kind.DELAY, "", 1, 5, 1000)
+    journal.note(Kind.DELAY, "", 1, 6, 1001)
+    assert [entry.value for entry in opened(tmp_path, 1000)[1]] == [5]
+
+
+def test_a_void_entry_stays_void_when_the_log_grows_again(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    journal.note(Kind.DELAY, "", 1, 5, 1100)
+    opened(tmp_path, 1000)
+    assert opened(tmp_path, 5000)[1] == []
+
+
+def test_a_write_that_failed_voids_what_was_noted_for_it(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    journal.note(Kind.DELAY, "", 1, 5, 1100)
+    journal.cancel(1000)
+    journal.note(Kind.DELAY, "", 1, 6, 1090)
+    journal.note(Kind.OFFSET, "t@g", 1, 6)
+    assert [entry.value for entry in opened(tmp_path, 5000)[1]] == [6, 6]
+
+
+def test_files_of_another_run_are_stale(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    journal.note(Kind.OFFSET, "t@g", 1, 6)
+    assert opened(tmp_path, run="firearrow-ffffffffffffffff")[1] == []
+    assert not list(tmp_path.glob(f"{RUN}.*"))
+
+
+def test_files_go_when_what_they_hold_was_saved(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    for value in range(3 * FILE_BYTES // HEAD.size):
+        journal.note(Kind.DELAY, "", 1, value)
+    number = journal.turn()
+    journal.note(Kind.DELAY, "", 1, -1)
+    assert len(list(tmp_path.iterdir())) == 5
+    journal.drop_before(number)
+    assert [entry.value for entry in opened(tmp_path)[1]] == [-1]
+
+
+def test_a_torn_entry_ends_the_file(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    for value in (1, 2, 3):
+        journal.note(Kind.OFFSET, "topic@group", 0, value)
+    journal.close()
+    path = max(tmp_path.iterdir())
+    data = bytearray(path.read_bytes())
+    data[2 * (HEAD.size + 11) + 20] ^= 1
+    path.write_bytes(data)
+    assert [entry.value for entry in opened(tmp_path)[1]] == [1]
+
+
+def test_a_full_disk_loses_notes_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal, _ = opened(tmp_path)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda fd, data: 0)
+        for value in range(FILE_BYTES // HEAD.size + 10):
+            journal.note(Kind.DELAY, "", 1, value, value + 2000)
+        journal.cancel(1500)
+    assert len([record for record in caplog.records if "finds no room" in record.message]) == 1
+    journal.note(Kind.DELAY, "", 1, 77)
+    assert [entry.value for entry in opened(tmp_path, 10**9)[1]] == [77]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_can_be_read(data: bytes) -> None:
+    assert len(list(entries_of(data))) <= len(data) // HEAD.size
