@@ -12,6 +12,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
+from firearrow.broker.handlers.delays import DelaysHandler
 from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.sendback import SendBackHandler
 from firearrow.broker.life.appender import Appender
@@ -83,6 +84,7 @@ class Living:
                 recall_handle=lambda message: None,
             ),
             SendBackHandler(store, self._appender, self._retries, config, stats),
+            DelaysHandler(self._delay_offsets),
         )
         self._periodic = Periodic(loop)
         self._save_s = options.offsets_save_ms / 1000

@@ -35,8 +35,11 @@ class DelayOffsets:
             self.version = self.version.next(self._clock.now_ms())
         self._changed()
 
+    def to_object(self) -> dict[str, object]:
+        return {"dataVersion": self.version.to_object(), "offsetTable": dict(self._table)}
+
     def to_json(self) -> bytes:
-        return pretty({"dataVersion": self.version.to_object(), "offsetTable": dict(self._table)})
+        return pretty(self.to_object())
 
     def load(self, text: bytes) -> None:
         """Take the file's offsets for ours. ValueError: nothing was taken."""
