@@ -46,7 +46,8 @@ NO_BATCH = frozenset((Property.DELAY, *TIMER_REQUESTS, Property.TRANSACTION_PREP
 """A batch is stored as it comes: what would need a look at each of its messages is refused."""
 
 
-LIFE = frozenset((Property.PRIORITY, Property.TRANSACTION_PREPARED))
+LIFE = frozenset((Property.PRIORITY, *NO_BATCH))
+"""A message with none of these properties is a plain one."""
 NOT_PRIORITY = frozenset(
     (Property.TRANSACTION_PREPARED, Property.DELAY, *TIMER_REQUESTS, Property.SHARDING_KEY)
 )
@@ -202,14 +203,15 @@ class SendHandler:
         properties = message.properties
         waits = properties.get(Property.WAIT, "true").lower() != "false"
         ext = marks | {"transactionId": properties[Property.UNIQUE_KEY], "queueId": str(queue_id)}
-        if not properties.keys().isdisjoint(LIFE):
+        plain = properties.keys().isdisjoint(LIFE)
+        if not plain:
             self._begin_life(message, topic, ext)
         elif wanted.sys_flag & TRANSACTION_BITS:
             remark = "sysFlag names a transaction, but the property TRAN_MSG is missing"
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         answer = None if request.is_oneway else request.answer()
-        placed = self._appender.put(message, peer=peer, answer=answer, waits=waits)
-        if Property.TIMER_OUT_MS in properties and (handle := self._recall_handle(message)):
+        placed = self._appender.put(message, hooks=not plain, peer=peer, answer=answer, waits=waits)
+        if not plain and Property.TIMER_OUT_MS in properties and (handle := self._recall_handle(message)):
             ext["recallHandle"] = handle
         self._note(wanted, answer, ext, placed)
 
