@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Change = Literal["running", "start"]
+TIMER_STEPS_MS = (100, 200, 500, 1000)
 
 
 def _option(default: Any, key: str, change: Change = "start", low: int = 0, high: int = 1 << 62) -> Any:  # noqa: ANN401
@@ -66,6 +67,15 @@ class Options:
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "messageDelayLevel"
     )
     lmq: bool = _option(False, "enableLmq")
+    # timer messages
+    timer_precision_ms: int = _option(1000, "timerPrecisionMs")
+    timer_max_delay_s: int = _option(259_200, "timerMaxDelaySec", "running", low=1, high=1 << 31)
+    timer_roll_slots: int = _option(172_800, "timerRollWindowSlot")
+    timer_log_file_bytes: int = _option(104_857_600, "mappedFileSizeTimerLog", low=120, high=1 << 30)
+    timer_slot_messages: int = _option((1 << 31) - 1, "timerCongestNumEachSlot", "running", low=1)
+    recall: bool = _option(False, "recallMessageEnable", "running")
+    recall_unwritable: bool = _option(True, "allowRecallWhenBrokerNotWriteable", "running")
+    recall_key_with_topic: bool = _option(False, "appendTopicForTimerDeleteKey")
     # topics and groups
     auto_create_topics: bool = _option(True, "autoCreateTopicEnable")
     default_queues: int = _option(8, "defaultTopicQueueNums", low=1, high=4096)
@@ -142,6 +152,8 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         low, high = field.metadata["low"], field.metadata["high"]
         if not low <= number <= high:
             raise ValueError(f"{key} must be {low} to {high}, not {number}")
+        if key == "timerPrecisionMs":  # as Apache takes it
+            return max(step for step in TIMER_STEPS_MS if step <= max(number, TIMER_STEPS_MS[0]))
         return number
     if key == "messageDelayLevel":
         _ = Options(delay_levels=text).delay_levels_ms
