@@ -1,0 +1,110 @@
+"""A store, a turn and an appender around the service under test; loop and clock stand still until told."""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.clock import ManualClock
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.journal import Journal
+from firearrow.broker.messageids import host_bytes
+from firearrow.broker.messages import Message
+from firearrow.broker.services.turn import Queue, Turn
+
+HOST = host_bytes("127.0.0.1", 10911)
+
+
+class Timer:
+    def __init__(self, call: Callable[[], object]) -> None:
+        self.call: Callable[[], object] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class ManualLoop:
+    """What services use of a loop; `run` advances the clock from timer to timer."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._numbers = itertools.count()
+
+    def call_later(self, seconds: float, callback: Callable[..., object], *args: object) -> Timer:
+        timer = Timer(lambda: callback(*args))
+        at = self._clock.monotonic_ms() + max(seconds, 0) * 1000
+        heapq.heappush(self._timers, (at, next(self._numbers), timer))
+        return timer
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> Timer:
+        return self.call_later(0, callback, *args)
+
+    def run(self, for_ms: int = 0) -> None:
+        """Everything that is due within so long, in order."""
+        until = self._clock.monotonic_ms() + for_ms
+        while self._timers and self._timers[0][0] <= until:
+            at, _, timer = heapq.heappop(self._timers)
+            self._clock.advance(max(0, int(-(-at // 1)) - self._clock.monotonic_ms()))
+            if timer.call is not None:
+                timer.call()
+        self._clock.advance(max(0, until - self._clock.monotonic_ms()))
+
+
+class Room:
+    """`listeners` hear the news of queues, as services do."""
+
+    def __init__(
+        self, folder: Path, levels_ms: tuple[int, ...] = (1000, 5000), now_ms: int = 1_700_000_000_000
+    ) -> None:
+        self.clock = ManualClock(now_ms)
+        self.timers = ManualLoop(self.clock)
+        self.loop = cast(asyncio.AbstractEventLoop, self.timers)
+        self.store = MessageStore.open(
+            folder, segment_bytes=1 << 20, queue_file_bytes=20_000, index_slots=100, index_entries=400,
+            delay_levels_ms=levels_ms,
+        )  # fmt: skip
+        self.journal = Journal(folder / "journal", self.store.run, self.store.written)
+        self.listeners: list[Callable[[set[Queue]], None]] = []
+        self.turn = Turn(
+            self.loop, self.store, self.clock, sync_flush=False, sync_timeout_ms=5000, news=self._news,
+            sync_soon=lambda: None, full=str, journal=self.journal,
+        )  # fmt: skip
+        self.appender = Appender(
+            self.store, self.turn, self.clock, HOST, levels=len(levels_ms), schedule=self._no_timers
+        )
+
+    def put(self, topic: str, body: bytes = b"x", queue_id: int = 0, **properties: str) -> Message:
+        message = Message(topic, queue_id, body, dict(properties), born_ms=self.clock.now_ms())
+        self.appender.put(message)
+        return message
+
+    def records(self, topic: str, queue_id: int = 0) -> list[Record]:
+        """All messages of a queue that readers may see."""
+        entries = self.store.entries(topic, queue_id, 0, self.store.max_offset(topic, queue_id))
+        found: list[Any] = [self.store.record_at(entry.physical_offset) for entry in entries]
+        return [decode(record) for record in found]
+
+    def bodies(self, topic: str, queue_id: int = 0) -> list[bytes]:
+        return [record.body for record in self.records(topic, queue_id)]
+
+    def kill(self) -> None:
+        """As the process would end by SIGKILL."""
+        self.journal.close()
+        self.store.abandon()
+
+    def close(self) -> None:
+        self.journal.close()
+        self.store.close()
+
+    def _news(self, queues: set[Queue]) -> None:
+        for listener in self.listeners:
+            listener(queues)
+
+    @staticmethod
+    def _no_timers(message: Message) -> None:
+        raise AssertionError(f"a timer message came for {message.topic}")
