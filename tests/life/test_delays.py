@@ -155,5 +155,5 @@ def test_offsets_beyond_the_queue_are_corrected(tmp_path: Path) -> None:
     "text", [b"[]", b"{", b'{"offsetTable":{"x":1}}', b'{"offsetTable":{0:1}}', b'{"offsetTable":{1:"a"}}']
 )
 def test_a_damaged_file_is_refused(text: bytes) -> None:
-    with pytest.raises(ValueError, match="offsetTable|delayOffset|level|JSON|end|text"):
+    with pytest.raises(ValueError, match=r"offsetTable|delayOffset|level|JSON|end|text"):
         DelayOffsets(ManualClock()).load(text)
