@@ -58,14 +58,11 @@ OFFSETS = frozenset(
 CLIENT_PORT = re.compile(r"127\.0\.0\.1:\d+")
 IDS = ("transactionId", "UNIQ_KEY")
 LATER = {
-    "not yet: delay levels": (13, "delayed messages are not supported by this broker yet"),
-    "not yet: timers": (13, "timer messages are not supported by this broker yet"),
-    "not yet: transactions": (13, "transactions are not supported by this broker yet"),
+    "not yet: timers": (13, "timers and transactions are not supported by this broker yet"),
     "not yet: SQL filters": (1, "The broker does not support consumer to filter message by SQL92"),
 }
 NEVER_SERVED = {
     "not yet: timers": (370,),
-    "not yet: send-back": (36,),
     "not yet: POP": (400, 401, 200050, 200051, 200053, 200151),
     "not yet: request and reply": (324, 325),
     "cold data and read-ahead": (2003, 2004),
@@ -74,7 +71,6 @@ SILENT = {"not yet: transactions": 39, "not yet: request and reply": 326}
 FEATURE_TOPICS = frozenset(
     (
         "GoldenTx",
-        "%DLQ%CG_RETRY",
         "%RETRY%CG_POP_GoldenPop",
         "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
         "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
@@ -318,11 +314,9 @@ RULES: dict[str, Rule] = {
     "statistics": _statistics,
     "pull offsets of 317": _pull_offsets,
     "not recorded": _unrecorded,
-    "not yet: delay levels": _later("not yet: delay levels"),
     "not yet: timers": _later("not yet: timers"),
     "not yet: transactions": _later("not yet: transactions"),
     "not yet: SQL filters": _sql,
-    "not yet: send-back": _later("not yet: send-back"),
     "not yet: POP": _pop,
     "not yet: request and reply": _later("not yet: request and reply"),
     "cold data and read-ahead": _later("cold data and read-ahead"),

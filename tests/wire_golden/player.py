@@ -34,6 +34,8 @@ NO_SUCH_CODE = 29_999
 """Its refusal shows that everything before it on the connection was handled."""
 
 PATIENCE_S = 3.0
+DELIVERY_S = 8.0
+GET_MAX_OFFSET = 30
 
 
 @dataclass(eq=False)
@@ -142,6 +144,8 @@ class Player:
         if request.code in SETTINGS and event.line["peer"] == "namesrv":
             with Connection(self.lone) as lone:
                 lone.answer_to(self._sent(lone, request))
+        if answer is not None and answer.command.code == 0:
+            self._await_messages(request, answer.command)
         line.connection.send_raw(request.encode())
         self.translation.sent(event)
         if request.is_oneway:
@@ -153,6 +157,21 @@ class Player:
             else:
                 self.early[answer] = ours = line.answer(request.opaque)
                 self.translation.learn(event, answer, ours)
+
+    def _await_messages(self, request: RemotingCommand, answer: RemotingCommand) -> None:
+        """What a delay or a timer delivered in the recording is delivered here in its own time: a pull waits for
+        all that Apache's found, a send for all that stood before it."""
+        place = self.translation.standing(request, answer)
+        if place is None:
+            return
+        (topic, queue_id), wanted = place
+        deadline = time.monotonic() + DELIVERY_S
+        with self.broker.connect() as other:
+            while time.monotonic() < deadline:
+                found = other.ask(GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
+                if int(found.ext["offset"]) >= wanted:
+                    return
+                time.sleep(0.02)
 
     def _waits(self, event: Event, answer: Event) -> bool:
         if event.command.code in PULLS:

@@ -68,12 +68,12 @@ def replayed() -> Replay:
             recorded = events()
             translation = Translation(recorded, broker.address[1], broker.name_server[1])
             player = Player(recorded, broker, address, translation)
-            exchanges = list(player.play())
+            compare = Comparison(translation)
+            exchanges = [(one, list(compare(one))) for one in player.play()]  # what it learns is asked for later
         finally:
             lone.kill()
             lone.communicate()
-    compare = Comparison(translation)
-    named = [(one, [(d, name_of(d, translation)) for d in compare(one)]) for one in exchanges]
+    named = [(one, [(d, name_of(d, translation)) for d in found]) for one, found in exchanges]
     return Replay(named, player.surplus, translation, time.monotonic() - started)
 
 

@@ -22,7 +22,10 @@ REFUSED = re.compile(r"(?:^|\x02)(?:DELAY|TIMER_\w+|TRAN_MSG)\x01")
 UNIQUE_KEY = re.compile(r"UNIQ_KEY\x01([^\x02]+)")
 TIME_FIELDS = {29: ("timestamp",), 12: ("beginTimestamp", "endTimestamp"), 222: ("timestamp",)}
 OFFSET_FIELDS = ("queueOffset", "commitOffset")
-PLACE_CODES = (33,)
+PLACE_CODES = (33, 36)
+PULLS = (11, 361)
+DELIVERED = frozenset(("%RETRY%CG_RETRY", "%DLQ%CG_RETRY", "GoldenDelay", "SCHEDULE_TOPIC_XXXX", "GoldenV4", "%RETRY%CG_V4"))
+"""Topics to which our services deliver as Apache's do."""
 LONG_MAX = (1 << 63) - 1
 
 Queue = tuple[str, int]
@@ -38,7 +41,9 @@ class Translation:
         self._name_server_port = name_server_port
         self._physical: dict[int, int] = {}
         self._moments: list[tuple[int, int]] = []
-        self._gaps = _gaps(events)
+        missing = _not_sent(events)
+        self._gaps = {queue: gaps for queue, gaps in missing.items() if queue[0] not in DELIVERED}
+        self._served = missing.keys() - self._gaps.keys()
 
     def text(self, theirs: str) -> str:
         """Addresses and message ids."""
@@ -60,6 +65,18 @@ class Translation:
 
     def queue_offset(self, queue: Queue, theirs: int) -> int:
         return theirs - bisect_left(self._gaps.get(queue, []), theirs)
+
+    def standing(self, request: RemotingCommand, answer: RemotingCommand) -> Place | None:
+        """The queue that a pull or a send went to, if a service delivers to it, and how many messages it held then."""
+        if request.code in PULLS:
+            queue = request.ext["topic"], int(request.ext["queueId"])
+            standing = int(answer.ext["nextBeginOffset"])
+        elif request.code in SENDS:
+            queue = request.ext[SENDS[request.code][0]], int(answer.ext["queueId"])
+            standing = int(answer.ext["queueOffset"])
+        else:
+            return None
+        return (queue, self.queue_offset(queue, standing)) if queue in self._served else None
 
     def moment(self, theirs_ms: int) -> int:
         """When we played what was recorded at that time; long before and after, the distance is kept."""
@@ -104,8 +121,8 @@ def ids(text: str) -> list[int]:
     return [int(one[-16:], 16) for one in text.split(",")]
 
 
-def _gaps(events: Iterable[Event]) -> dict[Queue, list[int]]:
-    """What Apache held at the end and no client sent as a plain message."""
+def _not_sent(events: Iterable[Event]) -> dict[Queue, list[int]]:
+    """What Apache held at the end and no client sent as a plain message: its services did, or we refuse it."""
     held, by_key = _manifest()
     plain = {place for event in events for place in _plain(event, by_key)}
     missing: dict[Queue, list[int]] = {}
