@@ -2,45 +2,26 @@
 
 import random
 from collections.abc import Callable
-from typing import NamedTuple
 
 from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.errors import Refusal
+from firearrow.broker.life.admission import Admission, SendRequest
 from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
-from firearrow.broker.life.retries import Retries, own_limit
+from firearrow.broker.life.retries import Retries
 from firearrow.broker.messageids import UniqueIds, host_bytes, offset_id
 from firearrow.broker.messages import Message, Property, properties_of
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.services.turn import Turn
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
-from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicTable
-
-V1 = {
-    "topic": "topic", "default": "defaultTopic", "default_queues": "defaultTopicQueueNums", "queue": "queueId",
-    "sys_flag": "sysFlag", "born": "bornTimestamp", "flag": "flag", "properties": "properties",
-    "reconsume": "reconsumeTimes", "unit": "unitMode", "batch": "batch", "group": "producerGroup",
-    "retries_max": "maxReconsumeTimes",
-}  # fmt: skip
-V2 = dict(zip(V1, "bcdefghijkmal", strict=True))
+from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
 COMPRESSED, MULTI_TAGS, COMPRESSION_BITS = 0x1, 0x2, 0x700
 SYS_FLAG_KEPT = COMPRESSED | MULTI_TAGS | COMPRESSION_BITS
-
-NOT_SENDABLE = frozenset(
-    (
-        names.SCHEDULE_TOPIC,
-        names.HALF_TOPIC,
-        names.OP_HALF_TOPIC,
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        names.SELF_TEST_TOPIC,
-        names.OFFSET_MOVED_TOPIC,
-    )
-)
 
 NO_BATCH = frozenset((Property.DELAY, *TIMER_REQUESTS, Property.TRANSACTION_PREPARED))
 """A batch is stored as it comes: what would need a look at each of its messages is refused."""
@@ -53,44 +34,6 @@ NOT_PRIORITY = frozenset(
 )
 """Properties that give a message another type than PRIORITY (TopicMessageType)."""
 PRIORITY_DIGITS_MAX = 9
-
-
-class SendRequest(NamedTuple):
-    """The fields of all three codes, checked for their types."""
-
-    topic: str
-    default_topic: str
-    default_queues: int
-    queue_id: int
-    sys_flag: int
-    born_ms: int
-    flag: int
-    properties: str
-    reconsume_times: int
-    unit_mode: bool
-    batch: bool
-    retries_max: int | None
-
-    @staticmethod
-    def of(request: RemotingCommand) -> "SendRequest":
-        key = V1 if request.code == RequestCode.SEND_MESSAGE else V2
-        request.text(key["group"])
-        topic = request.text(key["topic"])
-        retried = topic.startswith(names.RETRY_PREFIX)
-        return SendRequest(
-            topic=topic,
-            default_topic=request.text(key["default"]),
-            default_queues=request.integer(key["default_queues"], 32),
-            queue_id=request.integer(key["queue"], 32),
-            sys_flag=request.integer(key["sys_flag"], 32),
-            born_ms=request.integer(key["born"]),
-            flag=request.integer(key["flag"], 32),
-            properties=request.text_or(key["properties"], ""),
-            reconsume_times=request.integer_or(key["reconsume"], 0, 32),
-            unit_mode=request.boolean_or(key["unit"], False),
-            batch=request.boolean_or(key["batch"], False),
-            retries_max=own_limit(request, key["retries_max"]) if retried else None,
-        )
 
 
 class SendHandler:
@@ -114,7 +57,7 @@ class SendHandler:
         self._store = store
         self._turn = turn
         self._appender = appender
-        self._topics = topics
+        self._admission = Admission(topics, config, clock)
         self._retries = retries
         self._config = config
         self._clock = clock
@@ -137,7 +80,7 @@ class SendHandler:
         options = self._config.options
         marks = {"MSG_REGION": options.region_id, "TRACE_ON": "true" if options.trace_on else "false"}
         try:
-            topic = self._checked(wanted, peer)
+            topic = self._admission.topic(wanted, peer)
             queue_id = (
                 wanted.queue_id if wanted.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
             )
@@ -152,43 +95,6 @@ class SendHandler:
         except PutRefused as refused:
             self._stats.put_failed += 1
             raise Refusal(*self._put_fault(refused), marks) from None
-
-    def _checked(self, wanted: SendRequest, peer: Peer) -> TopicConfig:
-        """The topic to store in, made if need be; the checks stand in Apache's order."""
-        options = self._config.options
-        if self._clock.now_ms() < options.accept_sends_from_ms:
-            remark = f"broker unable to service, until {options.accept_sends_from_ms}"
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        topic = self._topics.get(wanted.topic)
-        if topic is not None and topic.order and not options.broker_permission & names.PERM_WRITE:
-            ip = options.broker_ip or peer.local[0]
-            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
-        fault = names.topic_fault(wanted.topic)
-        if fault is not None:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
-        if wanted.topic in NOT_SENDABLE:
-            raise Refusal(
-                ResponseCode.NO_PERMISSION, f"Sending message to topic[{wanted.topic}] is forbidden."
-            )
-        topic = topic or self._created(wanted)
-        if wanted.queue_id >= max(topic.read_queues, topic.write_queues):
-            producer = f"Producer: {peer.remote[0]}:{peer.remote[1]}"
-            remark = f"request queueId[{wanted.queue_id}] is illegal, {_described(topic)} {producer}"
-            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
-        return topic
-
-    def _created(self, wanted: SendRequest) -> TopicConfig:
-        sys_flag = names.UNIT_FLAG if wanted.unit_mode else 0
-        try:
-            topic = self._topics.create_by_send(
-                wanted.topic, wanted.default_topic, wanted.default_queues, sys_flag
-            )
-        except TopicRefused as refused:
-            raise Refusal(ResponseCode.SYSTEM_BUSY, str(refused)) from None
-        if topic is None:
-            remark = f"topic[{wanted.topic}] not exist, apply first please!"
-            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
-        return topic
 
     def _put(
         self,
@@ -322,20 +228,6 @@ class SendHandler:
             "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
             f"{self._config.options.max_message_bytes}B, msg properties length limit 32KB."
         )
-
-
-def _described(topic: TopicConfig) -> str:
-    """The topic as Java prints it."""
-    perm = "".join(
-        letter if topic.perm & bit else "-"
-        for letter, bit in (("R", names.PERM_READ), ("W", names.PERM_WRITE), ("X", names.PERM_INHERIT))
-    )
-    attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
-    return (
-        f"TopicConfig [topicName={topic.name}, readQueueNums={topic.read_queues}, writeQueueNums={topic.write_queues}, "
-        f"perm={perm}, topicFilterType={topic.filter_type}, topicSysFlag={topic.sys_flag}, "
-        f"order={str(topic.order).lower()}, attributes={{{attributes}}}]"
-    )
 
 
 def _kept(sys_flag: int, topic: TopicConfig) -> int:

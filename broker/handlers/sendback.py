@@ -8,8 +8,9 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
+from firearrow.broker.life.admission import own_limit
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.retries import Retries, own_limit
+from firearrow.broker.life.retries import Retries
 from firearrow.broker.messageids import offset_id
 from firearrow.broker.messages import Message, Property
 from firearrow.broker.peer import Peer, Routes

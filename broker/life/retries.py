@@ -3,7 +3,6 @@
 from typing import NoReturn
 
 from firearrow._native.wire.codes import ResponseCode
-from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal, with_faq
 from firearrow.broker.messages import Message, Property
 from firearrow.broker.tables import names
@@ -14,15 +13,6 @@ from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicTable
 DLQ_QUEUES = 1
 FIRST_LEVEL = 3
 """Delay level of the first retry; each further one is a level higher."""
-OWN_LIMIT_SINCE = 121
-"""Clients of this version (3.4.9) and later name their own limit of tries."""
-
-
-def own_limit(request: RemotingCommand, field: str) -> int | None:
-    """The most tries that the client names, if it is new enough to mean it."""
-    if request.version < OWN_LIMIT_SINCE or field not in request.ext:
-        return None
-    return request.integer(field, 32)
 
 
 class Retries:

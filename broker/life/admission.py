@@ -1,0 +1,142 @@
+"""Admission: the fields of a request that sends, and Apache's checks of who may send what where. Stores nothing.
+
+Loop thread.
+"""
+
+from typing import NamedTuple
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.peer import Peer
+from firearrow.broker.tables import names
+from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicTable
+
+V1 = {
+    "topic": "topic", "default": "defaultTopic", "default_queues": "defaultTopicQueueNums", "queue": "queueId",
+    "sys_flag": "sysFlag", "born": "bornTimestamp", "flag": "flag", "properties": "properties",
+    "reconsume": "reconsumeTimes", "unit": "unitMode", "batch": "batch", "group": "producerGroup",
+    "retries_max": "maxReconsumeTimes",
+}  # fmt: skip
+V2 = dict(zip(V1, "bcdefghijkmal", strict=True))
+LONG_NAMES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
+OWN_LIMIT_SINCE = 121
+"""Clients of this version (3.4.9) and later name their own limit of tries."""
+
+NOT_SENDABLE = frozenset(
+    (
+        names.SCHEDULE_TOPIC,
+        names.HALF_TOPIC,
+        names.OP_HALF_TOPIC,
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        names.SELF_TEST_TOPIC,
+        names.OFFSET_MOVED_TOPIC,
+    )
+)
+
+
+def own_limit(request: RemotingCommand, field: str) -> int | None:
+    """The most tries that the client names, if it is new enough to mean it."""
+    if request.version < OWN_LIMIT_SINCE or field not in request.ext:
+        return None
+    return request.integer(field, 32)
+
+
+class SendRequest(NamedTuple):
+    """The fields of all codes that send, checked for their types."""
+
+    group: str
+    topic: str
+    default_topic: str
+    default_queues: int
+    queue_id: int
+    sys_flag: int
+    born_ms: int
+    flag: int
+    properties: str
+    reconsume_times: int
+    unit_mode: bool
+    batch: bool
+    retries_max: int | None
+
+    @staticmethod
+    def of(request: RemotingCommand) -> "SendRequest":
+        key = V1 if request.code in LONG_NAMES else V2
+        group = request.text(key["group"])
+        topic = request.text(key["topic"])
+        retried = topic.startswith(names.RETRY_PREFIX)
+        return SendRequest(
+            group=group,
+            topic=topic,
+            default_topic=request.text(key["default"]),
+            default_queues=request.integer(key["default_queues"], 32),
+            queue_id=request.integer(key["queue"], 32),
+            sys_flag=request.integer(key["sys_flag"], 32),
+            born_ms=request.integer(key["born"]),
+            flag=request.integer(key["flag"], 32),
+            properties=request.text_or(key["properties"], ""),
+            reconsume_times=request.integer_or(key["reconsume"], 0, 32),
+            unit_mode=request.boolean_or(key["unit"], False),
+            batch=request.boolean_or(key["batch"], False),
+            retries_max=own_limit(request, key["retries_max"]) if retried else None,
+        )
+
+
+class Admission:
+    def __init__(self, topics: TopicTable, config: Config, clock: Clock) -> None:
+        self._topics = topics
+        self._config = config
+        self._clock = clock
+
+    def topic(self, wanted: SendRequest, peer: Peer) -> TopicConfig:
+        """The topic to store in, made if need be; the checks stand in Apache's order."""
+        options = self._config.options
+        if self._clock.now_ms() < options.accept_sends_from_ms:
+            remark = f"broker unable to service, until {options.accept_sends_from_ms}"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        topic = self._topics.get(wanted.topic)
+        if topic is not None and topic.order and not options.broker_permission & names.PERM_WRITE:
+            ip = options.broker_ip or peer.local[0]
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
+        fault = names.topic_fault(wanted.topic)
+        if fault is not None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
+        if wanted.topic in NOT_SENDABLE:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{wanted.topic}] is forbidden."
+            )
+        topic = topic or self._created(wanted)
+        if wanted.queue_id >= max(topic.read_queues, topic.write_queues):
+            producer = f"Producer: {peer.remote[0]}:{peer.remote[1]}"
+            remark = f"request queueId[{wanted.queue_id}] is illegal, {_described(topic)} {producer}"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return topic
+
+    def _created(self, wanted: SendRequest) -> TopicConfig:
+        sys_flag = names.UNIT_FLAG if wanted.unit_mode else 0
+        try:
+            topic = self._topics.create_by_send(
+                wanted.topic, wanted.default_topic, wanted.default_queues, sys_flag
+            )
+        except TopicRefused as refused:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, str(refused)) from None
+        if topic is None:
+            remark = f"topic[{wanted.topic}] not exist, apply first please!"
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
+        return topic
+
+
+def _described(topic: TopicConfig) -> str:
+    """The topic as Java prints it."""
+    perm = "".join(
+        letter if topic.perm & bit else "-"
+        for letter, bit in (("R", names.PERM_READ), ("W", names.PERM_WRITE), ("X", names.PERM_INHERIT))
+    )
+    attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
+    return (
+        f"TopicConfig [topicName={topic.name}, readQueueNums={topic.read_queues}, writeQueueNums={topic.write_queues}, "
+        f"perm={perm}, topicFilterType={topic.filter_type}, topicSysFlag={topic.sys_flag}, "
+        f"order={str(topic.order).lower()}, attributes={{{attributes}}}]"
+    )
