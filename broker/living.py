@@ -13,6 +13,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.handlers.delays import DelaysHandler
+from firearrow.broker.handlers.replies import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.sendback import SendBackHandler
 from firearrow.broker.life.appender import Appender
@@ -85,6 +86,7 @@ class Living:
             ),
             SendBackHandler(store, self._appender, self._retries, config, stats),
             DelaysHandler(self._delay_offsets),
+            RepliesHandler(self._appender, state.topics, state.clients, config, clock, stats),
         )
         self._periodic = Periodic(loop)
         self._save_s = options.offsets_save_ms / 1000

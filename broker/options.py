@@ -67,6 +67,8 @@ class Options:
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "messageDelayLevel"
     )
     lmq: bool = _option(False, "enableLmq")
+    store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
+    reply_bytes_max: int = _option(64 << 20, "maxReplyBytesWaiting", "running", low=1 << 16)  # ours
     # timer messages
     timer_precision_ms: int = _option(1000, "timerPrecisionMs")
     timer_max_delay_s: int = _option(259_200, "timerMaxDelaySec", "running", low=1, high=1 << 31)

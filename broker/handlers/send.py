@@ -1,6 +1,5 @@
 """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): checks, topic creation, staging. Loop thread."""
 
-import random
 from collections.abc import Callable
 
 from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
@@ -9,7 +8,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.life.admission import Admission, SendRequest
+from firearrow.broker.life.admission import Admission, SendRequest, queue_of
 from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
 from firearrow.broker.life.retries import Retries
 from firearrow.broker.messageids import UniqueIds, host_bytes, offset_id
@@ -81,9 +80,7 @@ class SendHandler:
         marks = {"MSG_REGION": options.region_id, "TRACE_ON": "true" if options.trace_on else "false"}
         try:
             topic = self._admission.topic(wanted, peer)
-            queue_id = (
-                wanted.queue_id if wanted.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
-            )
+            queue_id = queue_of(wanted, topic)
             if wanted.batch:
                 self._put_batch(request, peer, wanted, topic, queue_id, marks)
             else:

@@ -3,6 +3,7 @@
 Loop thread.
 """
 
+import random
 from typing import NamedTuple
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -126,6 +127,11 @@ class Admission:
             remark = f"topic[{wanted.topic}] not exist, apply first please!"
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
         return topic
+
+
+def queue_of(wanted: SendRequest, topic: TopicConfig) -> int:
+    """The queue that the sender names, or any."""
+    return wanted.queue_id if wanted.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
 
 
 def _described(topic: TopicConfig) -> str:

@@ -97,6 +97,8 @@ class ClientTable:
         self._producers: dict[str, dict[Peer, Member]] = {}
         self._consumes: dict[Peer, set[str]] = {}
         self._produces: dict[Peer, set[str]] = {}
+        self._askers: dict[str, Peer] = {}
+        self._asks_as: dict[Peer, str] = {}
         self._compensations: dict[tuple[str, str], Compensation] = {}
 
     # --- looking ---
@@ -123,6 +125,10 @@ class ClientTable:
 
     def producers(self, group: str) -> list[Member]:
         return list(self._producers.get(group, {}).values())
+
+    def producer(self, client_id: str) -> Peer | None:
+        """The connection on which a producer of this client was heard of last."""
+        return self._askers.get(client_id)
 
     def producer_groups(self) -> dict[str, list[Member]]:
         return {name: list(members.values()) for name, members in self._producers.items()}
@@ -182,6 +188,9 @@ class ClientTable:
         self._admit(self._produces, member.peer, group, len(self._producers), group in self._producers)
         self._producers.setdefault(group, {})[member.peer] = member
         self._produces[member.peer].add(group)
+        self._forget_asker(member.peer)
+        self._asks_as[member.peer] = member.client_id
+        self._askers[member.client_id] = member.peer
 
     def compensate(self, group: str, subscription: Subscription) -> None:
         """A pull of a group without heartbeat carried its subscription."""
@@ -210,6 +219,8 @@ class ClientTable:
         if not members:
             del self._producers[group]
         _forget(self._produces, peer, group)
+        if peer not in self._produces:
+            self._forget_asker(peer)
         return True
 
     def leave_all(self, peer: Peer) -> list[ConsumerGroup]:
@@ -233,6 +244,11 @@ class ClientTable:
         for key in [key for key, entry in self._compensations.items() if entry.seen_ms < oldest]:
             del self._compensations[key]
         return list(silent)
+
+    def _forget_asker(self, peer: Peer) -> None:
+        client_id = self._asks_as.pop(peer, None)
+        if client_id is not None and self._askers.get(client_id) is peer:
+            del self._askers[client_id]
 
     def _admit(self, by_peer: dict[Peer, set[str]], peer: Peer, group: str, groups: int, known: bool) -> None:
         mine = by_peer.get(peer)

@@ -9,7 +9,13 @@ from firearrow.broker import properties
 from firearrow.broker.config import Config, ConfigError, apache_keys, apply, from_file
 from firearrow.broker.options import Options, options_by_key
 
-OURS = {"maxTopicNums", "maxTopicQueueNums", "maxHeldPulls", "com.rocketmq.remoting.frameMaxLength"}
+OURS = {
+    "maxTopicNums",
+    "maxTopicQueueNums",
+    "maxHeldPulls",
+    "maxReplyBytesWaiting",
+    "com.rocketmq.remoting.frameMaxLength",
+}
 
 
 def test_our_keys_are_apaches_but_for_the_named_few() -> None:

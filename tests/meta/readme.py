@@ -8,7 +8,13 @@ from firearrow.broker.options import Options, options_by_key, text_of
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 RESULTS = README.parent / "bench" / "results.ndjson"
-OURS = {"maxTopicNums", "maxTopicQueueNums", "maxHeldPulls", "com.rocketmq.remoting.frameMaxLength"}
+OURS = {
+    "maxTopicNums",
+    "maxTopicQueueNums",
+    "maxHeldPulls",
+    "maxReplyBytesWaiting",
+    "com.rocketmq.remoting.frameMaxLength",
+}
 COMPUTED = {"brokerName": "the host's name", "storePathRootDir": "~/firearrow/store"}
 
 

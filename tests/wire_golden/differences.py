@@ -40,7 +40,13 @@ OWN_SETTINGS = frozenset(
     )
 )
 OUR_KEYS = frozenset(
-    ("maxHeldPulls", "maxTopicNums", "maxTopicQueueNums", "com.rocketmq.remoting.frameMaxLength")
+    (
+        "maxHeldPulls",
+        "maxReplyBytesWaiting",
+        "maxTopicNums",
+        "maxTopicQueueNums",
+        "com.rocketmq.remoting.frameMaxLength",
+    )
 )
 """Limits that Apache does not have, or has as a property of its Java process."""
 OFFSETS = frozenset(
@@ -64,10 +70,9 @@ LATER = {
 NEVER_SERVED = {
     "not yet: timers": (370,),
     "not yet: POP": (400, 401, 200050, 200051, 200053, 200151),
-    "not yet: request and reply": (324, 325),
     "cold data and read-ahead": (2003, 2004),
 }
-SILENT = {"not yet: transactions": 39, "not yet: request and reply": 326}
+SILENT = {"not yet: transactions": 39}
 FEATURE_TOPICS = frozenset(
     (
         "GoldenTx",
@@ -318,7 +323,6 @@ RULES: dict[str, Rule] = {
     "not yet: transactions": _later("not yet: transactions"),
     "not yet: SQL filters": _sql,
     "not yet: POP": _pop,
-    "not yet: request and reply": _later("not yet: request and reply"),
     "cold data and read-ahead": _later("cold data and read-ahead"),
     "topics of refused features": _topics_of_the_rest,
     "refused messages are missing": _refused_messages,

@@ -1,0 +1,177 @@
+"""SEND_REPLY_MESSAGE (324) and its V2 (325): the reply is pushed to the client that asked (326), then stored.
+
+The answer says whether the push arrived; a reply that cannot be stored is only logged, as with Apache. Loop thread.
+"""
+
+import logging
+import socket
+
+from firearrow._native.store.store import Placed, PutRefused
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.life.admission import Admission, SendRequest, queue_of
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.messageids import host_bytes, offset_id
+from firearrow.broker.messages import Message, Property, properties_of, properties_text
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.topics import TopicTable
+
+log = logging.getLogger("firearrow.replies")
+
+PUSH_S = 10.0
+COMPRESSION = 0x701
+"""Bits of the system flag that say how the body is packed."""
+
+
+class RepliesHandler:
+    def __init__(
+        self,
+        appender: Appender,
+        topics: TopicTable,
+        clients: ClientTable,
+        config: Config,
+        clock: Clock,
+        stats: Stats,
+    ) -> None:
+        self._appender = appender
+        self._clients = clients
+        self._config = config
+        self._clock = clock
+        self._stats = stats
+        self._admission = Admission(topics, config, clock)
+        self._waiting_bytes = 0
+
+    def routes(self) -> Routes:
+        return {RequestCode.SEND_REPLY_MESSAGE: self.reply, RequestCode.SEND_REPLY_MESSAGE_V2: self.reply}
+
+    async def reply(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        wanted = SendRequest.of(request)
+        options = self._config.options
+        marks = {
+            Property.REGION: options.region_id,
+            Property.TRACE_ON: "true" if options.trace_on else "false",
+        }
+        try:
+            topic = self._admission.topic(wanted, peer)
+            self._make_room(len(request.body))
+        except Refusal as refusal:
+            refusal.ext = marks
+            raise
+        queue_id = queue_of(wanted, topic)
+        properties = properties_of(wanted.properties) | marks
+        self._waiting_bytes += len(request.body)
+        try:
+            fault = await self._push(wanted, properties, request.body, peer)
+        finally:
+            self._waiting_bytes -= len(request.body)
+        if fault is None:
+            answer = request.answer(ext=marks | {"msgId": "0", "queueId": str(queue_id), "queueOffset": "0"})
+        else:
+            answer = request.answer(ResponseCode.SYSTEM_ERROR, fault, marks)
+        if not options.store_replies:
+            return answer
+        message = Message(
+            wanted.topic,
+            queue_id,
+            request.body,
+            properties,
+            wanted.flag,
+            wanted.sys_flag & COMPRESSION,
+            wanted.born_ms,
+            host_bytes(*peer.remote),
+            reconsume_times=wanted.reconsume_times,
+        )
+        return self._store(message, answer, None if request.is_oneway else peer)
+
+    def _make_room(self, size: int) -> None:
+        most = self._config.options.reply_bytes_max
+        if self._waiting_bytes + size > most:
+            remark = f"replies of {self._waiting_bytes} bytes wait for their clients, at most {most}"
+            raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
+
+    # ---- the push ----
+
+    async def _push(
+        self, wanted: SendRequest, properties: dict[str, str], body: bytes, replier: Peer
+    ) -> str | None:
+        """What kept the reply from its client; None if it arrived."""
+        client = properties.get(Property.REPLY_TO_CLIENT)
+        if client is None:
+            return f"reply message properties[{Property.REPLY_TO_CLIENT}] is null"
+        asker = self._clients.producer(client)
+        if asker is None or asker.closed:
+            return f"push reply message fail, channel of <{client}> not found."
+        if asker.congested:
+            return f"push reply message to {client}fail."
+        push = RemotingCommand.request(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._header(wanted, properties, replier), body
+        )
+        try:
+            answer = await asker.ask(push, PUSH_S)
+        except (TimeoutError, ConnectionError) as error:
+            log.warning("the reply to %s was not taken: %s", client, error or "no answer")
+        else:
+            if answer.code == ResponseCode.SUCCESS:
+                return None
+            log.warning("the reply to %s was refused: %d %s", client, answer.code, answer.remark)
+        return f"push reply message to {client}fail."
+
+    def _header(self, wanted: SendRequest, properties: dict[str, str], replier: Peer) -> dict[str, str]:
+        now = str(self._clock.now_ms())
+        pushed = properties | {Property.PUSH_REPLY_TIME: now}
+        return {
+            "producerGroup": wanted.group,
+            "topic": wanted.topic,
+            "defaultTopic": wanted.default_topic,
+            "defaultTopicQueueNums": str(wanted.default_queues),
+            "queueId": str(wanted.queue_id),
+            "sysFlag": str(wanted.sys_flag),
+            "bornTimestamp": str(wanted.born_ms),
+            "flag": str(wanted.flag),
+            "properties": properties_text(pushed).decode(),
+            "reconsumeTimes": str(wanted.reconsume_times),
+            "unitMode": "true" if wanted.unit_mode else "false",
+            "bornHost": f"{replier.remote[0]}:{replier.remote[1]}",
+            "storeHost": _address(self._appender.store_host),
+            "storeTimestamp": now,
+        }
+
+    # ---- the store ----
+
+    def _store(self, message: Message, answer: RemotingCommand, peer: Peer | None) -> RemotingCommand | None:
+        """Put it, and let `answer` go behind it with the message's place; the answer itself if it cannot be put."""
+        try:
+            placed = self._appender.put(
+                message,
+                then=lambda stored: self._stored(stored, message, placed, answer, peer),
+            )
+        except (PutRefused, Refusal) as error:
+            log.warning("a reply to %s was not stored: %s", message.topic, error)
+            return answer
+        return None
+
+    def _stored(
+        self, stored: bool, message: Message, placed: Placed, answer: RemotingCommand, peer: Peer | None
+    ) -> None:
+        if stored:
+            self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
+            answer.ext |= {
+                "msgId": offset_id(self._appender.store_host, placed.physical_offset),
+                "queueId": str(message.queue_id),
+                "queueOffset": str(placed.queue_offset),
+            }
+        else:
+            log.warning("a reply to %s was not stored", message.topic)
+        if peer is not None and not peer.closed:
+            peer.reply(answer)
+
+
+def _address(host: bytes) -> str:
+    """`ip:port` of a record's host."""
+    family = socket.AF_INET if len(host) == 8 else socket.AF_INET6
+    return f"{socket.inet_ntop(family, host[:-4])}:{int.from_bytes(host[-4:])}"
