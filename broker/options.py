@@ -88,6 +88,18 @@ class Options:
     auto_create_groups: bool = _option(True, "autoCreateSubscriptionGroup")
     check_system_topics: bool = _option(True, "validateSystemTopicWhenUpdateTopic", "running")
     mixed_message_type: bool = _option(False, "enableMixedMessageType", "running")
+    pop_retry_probability: int = _option(20, "popFromRetryProbability", "running", high=100)
+    pop_retry_probability_priority: int = _option(
+        0, "popFromRetryProbabilityForPriority", "running", high=100
+    )
+    priority_ascending: bool = _option(True, "priorityOrderAsc", "running")
+    pop_retry_v2: bool = _option(False, "enableRetryTopicV2", "running")
+    pop_retry_v1_too: bool = _option(True, "retrieveMessageFromPopRetryTopicV1", "running")
+    pop_actual_retry_topic: bool = _option(False, "popResponseReturnActualRetryTopic", "running")
+    pop_from_memory: bool = _option(True, "initPopOffsetByCheckMsgInMem", "running")
+    pops_held_of_place: int = _option(1024, "popPollingSize", "running", low=1)
+    pops_held_max: int = _option(100_000, "maxPopPollingSize", "running", low=1)
+    revive_interval_ms: int = _option(1000, "reviveInterval", "running", low=10)
     revive_queues: int = _option(8, "reviveQueueNum", low=1, high=64)
     timer_topic: bool = _option(True, "timerWheelEnable")
     topics_max: int = _option(100_000, "maxTopicNums", low=64)  # ours

@@ -1,0 +1,193 @@
+"""ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151), CHANGE_MESSAGE_INVISIBLETIME (200053). Loop thread."""
+
+import base64
+import binascii
+from typing import Any
+
+from firearrow._native.store.store import MessageStore, Placed, PutRefused
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.fastjson import loads
+from firearrow.broker.life.pop.acking import Acking
+from firearrow.broker.life.pop.checkpoints import Acks
+from firearrow.broker.life.pop.receipts import (
+    ORDER_REVIVE_QUEUE,
+    Receipt,
+    ReceiptWrong,
+    real_topic,
+)
+from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.services.turn import Turn
+from firearrow.broker.tables import names, reading
+from firearrow.broker.tables.topics import TopicTable
+
+BATCH_MAX = 1024
+BITS_BYTES_MAX = 128
+OFFSETS_MAX = 128
+CHANGED = "not set any response code"
+"""Apache's remark, a default that its handler leaves in place."""
+
+
+class AcksHandler:
+    def __init__(
+        self, store: MessageStore, acking: Acking, turn: Turn, topics: TopicTable, config: Config
+    ) -> None:
+        self._store = store
+        self._acking = acking
+        self._turn = turn
+        self._topics = topics
+        self._config = config
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.ACK_MESSAGE: self.acknowledge,
+            RequestCode.BATCH_ACK_MESSAGE: self.acknowledge_batch,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_invisible,
+        }
+
+    def acknowledge(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        group, topic, queue_id, offset, receipt = self._fields(request, peer)
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        if not low <= offset <= high:
+            remark = f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
+            raise Refusal(ResponseCode.NO_MESSAGE, remark)
+        if receipt.is_ordered:
+            self._acking.acknowledge_in_order(
+                group, topic, queue_id, offset, receipt.pop_ms, receipt.invisible_ms
+            )
+            return request.answer()
+        acks = Acks(topic, group, queue_id, receipt.start_offset, receipt.pop_ms, receipt.broker, (offset,))
+        return self._when_stored(request, peer, request.answer(), self._put(acks, receipt))
+
+    def acknowledge_batch(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        of = reading.members(_parsed(request.body), "body") if request.body else {}
+        entries = reading.items(of.get("acks"), "acks")
+        if not entries:
+            raise Refusal(ResponseCode.NO_MESSAGE, "the body names no messages")
+        if len(entries) > BATCH_MAX:
+            remark = f"{len(entries)} acks in one request, at most {BATCH_MAX}"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        broker = reading.text(of, "brokerName", self._config.options.broker_name)
+        last: Placed | None = None
+        for entry in entries:
+            try:
+                last = self._entry(reading.members(entry, "acks"), broker) or last
+            except ValueError as error:
+                raise Refusal(ResponseCode.INVALID_PARAMETER, f"acks: {error}") from None
+        return self._when_stored(request, peer, request.answer(), last)
+
+    def change_invisible(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        group, topic, queue_id, offset, receipt = self._fields(request, peer)
+        invisible_ms = request.integer("invisibleTime")
+        longest = self._config.options.timer_max_delay_s * 1000
+        if not 0 <= invisible_ms <= longest:
+            remark = f"invisibleTime must be 0 to {longest}, not {invisible_ms}"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if not self._store.min_offset(topic, queue_id) <= offset < self._store.max_offset(topic, queue_id):
+            return request.answer(ResponseCode.NO_MESSAGE)
+        if receipt.is_ordered:
+            visible_ms = self._acking.hide_in_order(group, topic, queue_id, offset, receipt, invisible_ms)
+            if visible_ms is None:
+                return request.answer(remark=CHANGED)
+            return request.answer(
+                remark=CHANGED, ext=_changed(visible_ms - receipt.pop_ms, receipt.pop_ms, receipt)
+            )
+        suspend = request.boolean_or("suspend", False)
+        try:
+            pop_ms, placed = self._acking.hide(group, topic, queue_id, offset, receipt, invisible_ms, suspend)
+        except PutRefused as refused:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
+        answer = request.answer(remark=CHANGED, ext=_changed(invisible_ms, pop_ms, receipt))
+        return self._when_stored(request, peer, answer, placed)
+
+    def _fields(self, request: RemotingCommand, peer: Peer) -> tuple[str, str, int, int, Receipt]:
+        group, topic = request.text("consumerGroup"), request.text("topic")
+        queue_id, offset = request.integer("queueId", 32), request.integer("offset")
+        known = self._topics.get(topic)
+        if known is None:
+            remark = f"topic[{topic}] not exist, apply first please! "
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
+        if not 0 <= queue_id < known.read_queues:
+            remark = (
+                f"queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
+                f"[{known.read_queues}] consumer:[{peer.remote[0]}:{peer.remote[1]}]"
+            )
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+        try:
+            return group, topic, queue_id, offset, Receipt.of(request.text("extraInfo"))
+        except ReceiptWrong as wrong:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
+
+    def _entry(self, of: reading.Members, broker: str) -> Placed | None:
+        """One check point's acknowledgements, under their short or their long names. ValueError."""
+
+        def text(short: str, long: str) -> str:
+            return reading.text(of, short if short in of else long)
+
+        def number(short: str, long: str, high: int = reading.INT_MAX) -> int:
+            return reading.number(of, short if short in of else long, high=high)
+
+        group = text("c", "consumerGroup")
+        topic = real_topic(text("t", "topic"), group, text("r", "retry"))
+        queue_id, start = number("q", "queueId"), number("so", "startOffset", reading.LONG_MAX)
+        pop_ms = number("pt", "popTime", reading.LONG_MAX)
+        invisible_ms = number("it", "invisibleTime", reading.LONG_MAX)
+        revive_queue = number("rq", "reviveQueueId")
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        offsets = [start + bit for bit in _bits(of["b"] if "b" in of else of.get("bitSet"))]
+        offsets = [offset for offset in offsets if low <= offset <= high]
+        if revive_queue == ORDER_REVIVE_QUEUE:
+            for offset in offsets:
+                self._acking.acknowledge_in_order(group, topic, queue_id, offset, pop_ms, invisible_ms)
+            return None
+        if not offsets or topic not in self._topics:
+            return None
+        acks = Acks(topic, group, queue_id, start, pop_ms, broker, tuple(offsets), alone=False)
+        receipt = Receipt(start, pop_ms, invisible_ms, revive_queue, "", broker)
+        return self._put(acks, receipt)
+
+    def _put(self, acks: Acks, receipt: Receipt) -> Placed:
+        try:
+            return self._acking.acknowledge(acks, receipt.revive_queue, receipt.invisible_ms)
+        except PutRefused as refused:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
+
+    def _when_stored(
+        self, request: RemotingCommand, peer: Peer, answer: RemotingCommand, last: Placed | None
+    ) -> RemotingCommand | None:
+        if last is None:
+            return answer
+        self._turn.park(last.end, (names.TIMER_TOPIC, 0), peer, None if request.is_oneway else answer)
+        return None
+
+
+def _changed(invisible_ms: int, pop_ms: int, receipt: Receipt) -> dict[str, str]:
+    return {
+        "invisibleTime": str(invisible_ms),
+        "popTime": str(pop_ms),
+        "reviveQid": str(receipt.revive_queue),
+    }
+
+
+def _parsed(body: bytes) -> Any:  # noqa: ANN401
+    try:
+        return loads(body)
+    except ValueError as error:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+
+def _bits(text: object) -> list[int]:
+    """The set bits of a base64 text, the lowest bit of the first byte first (BitSet). ValueError."""
+    if not isinstance(text, str) or len(text) > 2 * BITS_BYTES_MAX:
+        raise ValueError("the bit set is missing, no text or too long")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"the bit set is no base64: {error}") from None
+    number = int.from_bytes(data, "little")
+    bits = [bit for bit in range(number.bit_length()) if number >> bit & 1]
+    if len(bits) > OFFSETS_MAX:
+        raise ValueError(f"{len(bits)} acknowledgements of one check point, at most {OFFSETS_MAX}")
+    return bits

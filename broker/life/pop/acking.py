@@ -1,0 +1,101 @@
+"""Acking: acknowledgements of popped messages, and longer or shorter invisibility. Loop thread.
+
+Each becomes a message that meets its check point in the revive topic; what was popped in order is told to the orders.
+"""
+
+from firearrow._native.store.store import MessageStore, Placed
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.pop.checkpoints import Acks, CheckPoint, revive_topic
+from firearrow.broker.life.pop.holds import PopHolds
+from firearrow.broker.life.pop.orders import ConsumerOrders
+from firearrow.broker.life.pop.receipts import Receipt
+from firearrow.broker.tables.offsets import ConsumerOffsets
+
+
+class Acking:
+    def __init__(
+        self,
+        store: MessageStore,
+        appender: Appender,
+        offsets: ConsumerOffsets,
+        orders: ConsumerOrders,
+        holds: PopHolds,
+        config: Config,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._offsets = offsets
+        self._orders = orders
+        self._holds = holds
+        self._config = config
+        self._clock = clock
+        self._revive_topic = revive_topic(config.options.cluster_name)
+
+    def acknowledge(self, acks: Acks, revive_queue: int, invisible_ms: int) -> Placed:
+        """Stage it. PutRefused, Refusal."""
+        visible_ms = acks.pop_ms + invisible_ms
+        self._check_queue(revive_queue)
+        message = acks.message(self._revive_topic, revive_queue, visible_ms, self._clock.now_ms())
+        return self._appender.put(message)
+
+    def acknowledge_in_order(
+        self, group: str, topic: str, queue_id: int, offset: int, receipt_pop_ms: int, invisible_ms: int
+    ) -> None:
+        """The group's offset follows; whoever waits for the queue tries again. Refusal."""
+        if offset < self._offsets.committed(group, topic, queue_id):
+            return
+        after = self._orders.acked(topic, group, queue_id, offset, receipt_pop_ms)
+        if after == -1:
+            remark = f"offset is illegal, key:{topic}@{group}@{queue_id}, commit:{offset}, next:{after}"
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if after < 0:
+            return
+        if not self._offsets.has_reset(group, topic, queue_id):
+            self._offsets.commit(group, topic, queue_id, after)
+        if not self._orders.blocked(topic, group, queue_id, None, invisible_ms):
+            self._holds.wake_soon((topic, group, queue_id))
+            self._holds.wake_soon((topic, group, -1))
+
+    def hide(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        receipt: Receipt,
+        invisible_ms: int,
+        suspend: bool,
+    ) -> tuple[int, Placed]:
+        """A new check point for the one message, and the old one acknowledged; the new pop time, and the last record.
+
+        PutRefused, Refusal.
+        """
+        self._check_queue(receipt.revive_queue)
+        now = self._clock.now_ms()
+        point = CheckPoint(
+            topic, group, queue_id, offset, now, invisible_ms, [offset], receipt.broker, suspend=suspend
+        )
+        self._appender.put(point.message(self._revive_topic, receipt.revive_queue, now))
+        acks = Acks(topic, group, queue_id, receipt.start_offset, receipt.pop_ms, receipt.broker, (offset,))
+        return now, self.acknowledge(acks, receipt.revive_queue, receipt.invisible_ms)
+
+    def hide_in_order(
+        self, group: str, topic: str, queue_id: int, offset: int, receipt: Receipt, invisible_ms: int
+    ) -> int | None:
+        """When the message is visible again, in ms; None if it was acknowledged before."""
+        if offset < self._offsets.committed(group, topic, queue_id):
+            return None
+        visible_ms = self._clock.now_ms() + invisible_ms
+        self._orders.change_visible(topic, group, queue_id, offset, receipt.pop_ms, visible_ms)
+        return visible_ms
+
+    def _check_queue(self, revive_queue: int) -> None:
+        count = self._config.options.revive_queues
+        if not 0 <= revive_queue < count:
+            remark = f"the revive queue must be 0 to {count - 1}, not {revive_queue}"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)

@@ -1,0 +1,169 @@
+"""CheckPoint: what one pop took of one queue, and its acknowledgements, as messages of the revive topic.
+
+Apache's JSON (PopCheckPoint, AckMsg, BatchAckMsg). They travel by timer: a check point comes to the revive topic a
+second before its messages are to be visible again, an acknowledgement when they are.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from firearrow.broker.fastjson import dumps, loads
+from firearrow.broker.life.pop.receipts import whole
+from firearrow.broker.messages import Message, Property
+from firearrow.broker.tables import reading
+
+CHECK_POINT, ACK, BATCH_ACK = "ck", "ack", "bAck"
+BEFORE_MS = 1000
+"""A check point is due so long before its messages are visible again."""
+MESSAGES_MAX = 128
+OFFSET_MAX = (1 << 63) - 1
+INVISIBLE_MS_MAX = 1 << 42
+
+Key = tuple[str, str, int, int, int, str]
+"""What joins an acknowledgement and its check point: topic, group, queue, start offset, pop time, broker."""
+
+
+def revive_topic(cluster: str) -> str:
+    return f"rmq_sys_REVIVE_LOG_{cluster}"
+
+
+@dataclass(slots=True)
+class CheckPoint:
+    """`offsets` were taken; `acked` has a bit for each of them. `revive_offset`: its own place in the revive topic."""
+
+    topic: str
+    group: str
+    queue_id: int
+    start_offset: int
+    pop_ms: int
+    invisible_ms: int
+    offsets: list[int]
+    broker: str
+    suspend: bool = False
+    acked: int = 0
+    revive_offset: int = 0
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.group, self.queue_id, self.start_offset, self.pop_ms, self.broker
+
+    @property
+    def revive_ms(self) -> int:
+        return self.pop_ms + self.invisible_ms
+
+    @property
+    def is_done(self) -> bool:
+        return self.acked == (1 << len(self.offsets)) - 1
+
+    def acknowledge(self, offset: int) -> None:
+        if offset in self.offsets:
+            self.acked |= 1 << self.offsets.index(offset)
+
+    def message(self, revive: str, revive_queue: int, now_ms: int) -> Message:
+        body = {
+            "bm": 0,
+            "bn": self.broker,
+            "c": self.group,
+            "d": [offset - self.start_offset for offset in self.offsets],
+            "it": self.invisible_ms,
+            "n": len(self.offsets),
+            "pt": self.pop_ms,
+            "q": self.queue_id,
+            "reviveTime": self.revive_ms,
+            "ro": 0,
+            "so": self.start_offset,
+            "sp": self.suspend,
+            "t": self.topic,
+        }
+        name = f"{self.topic}@{self.queue_id}@{self.start_offset}@{self.group}@{self.pop_ms}@{self.broker}@ck"
+        return _message(revive, revive_queue, body, CHECK_POINT, name, self.revive_ms - BEFORE_MS, now_ms)
+
+    @staticmethod
+    def of(body: bytes) -> "CheckPoint":
+        """ValueError."""
+        of = reading.members(loads(body), "check point")
+        start, count = _offset(of, "so"), reading.number(of, "n", 0, high=MESSAGES_MAX)
+        differences = reading.items(of.get("d"), "d")[:MESSAGES_MAX]
+        offsets = [start + reading.whole(one, "d") for one in differences] or list(
+            range(start, start + count)
+        )
+        return CheckPoint(
+            topic=reading.text(of, "t"),
+            group=reading.text(of, "c"),
+            queue_id=reading.number(of, "q", 0),
+            start_offset=start,
+            pop_ms=_offset(of, "pt"),
+            invisible_ms=reading.number(of, "it", 0, high=INVISIBLE_MS_MAX),
+            offsets=offsets,
+            broker=reading.text(of, "bn", ""),
+            suspend=reading.boolean(of, "sp", False),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Acks:
+    """Acknowledged `offsets` of one check point. `alone`: written as a single acknowledgement."""
+
+    topic: str
+    group: str
+    queue_id: int
+    start_offset: int
+    pop_ms: int
+    broker: str
+    offsets: tuple[int, ...]
+    alone: bool = True
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.group, self.queue_id, self.start_offset, self.pop_ms, self.broker
+
+    def message(self, revive: str, revive_queue: int, visible_ms: int, now_ms: int) -> Message:
+        body: dict[str, Any] = {"ao": self.offsets[0] if self.alone else -1}
+        if not self.alone:
+            body["aol"] = list(self.offsets)
+        body |= {
+            "bn": self.broker, "c": self.group, "pt": self.pop_ms, "q": self.queue_id, "so": self.start_offset,
+            "t": self.topic,
+        }  # fmt: skip
+        name = f"{self.topic}@{self.queue_id}@{body['ao']}@{self.group}@{self.pop_ms}@{self.broker}@ack"
+        return _message(
+            revive, revive_queue, body, ACK if self.alone else BATCH_ACK, name, visible_ms, now_ms
+        )
+
+    @staticmethod
+    def of(body: bytes, broker: str) -> "Acks":
+        """`broker` stands in for one that is missing. ValueError."""
+        of = reading.members(loads(body), "acknowledgement")
+        several = reading.items(of.get("aol"), "aol")[:MESSAGES_MAX]
+        offsets = [reading.whole(one, "aol") for one in several] or [reading.whole(of.get("ao"), "ao")]
+        return Acks(
+            topic=reading.text(of, "t"),
+            group=reading.text(of, "c"),
+            queue_id=reading.number(of, "q", 0),
+            start_offset=_offset(of, "so"),
+            pop_ms=_offset(of, "pt"),
+            broker=reading.text(of, "bn", "") or broker,
+            offsets=tuple(offsets),
+            alone=not several,
+        )
+
+
+def _offset(of: reading.Members, name: str) -> int:
+    return reading.number(of, name, 0, high=OFFSET_MAX)
+
+
+def _message(
+    revive: str, queue: int, body: dict[str, Any], tag: str, name: str, deliver_ms: int, now_ms: int
+) -> Message:
+    properties = {
+        Property.TIMER_DELIVER_MS: str(deliver_ms),
+        Property.UNIQUE_KEY: name,
+        Property.TAGS: tag,
+    }
+    return Message(revive, queue, dumps(body), properties, born_ms=now_ms)
+
+
+def deliver_ms(properties: dict[str, str]) -> int:
+    """When a message of the revive topic was due; 0 if it does not say."""
+    text = properties.get(Property.TIMER_DELIVER_MS, "")
+    return whole(text, Property.TIMER_DELIVER_MS) if text.isdecimal() else 0

@@ -1,0 +1,155 @@
+"""PopHolds: pops that found nothing wait for news or for their deadline (PopLongPollingService). Loop thread.
+
+News wakes one waiting pop of each group, first come first served, not all: it wakes the next one if it leaves messages
+behind. Ordered three ways, as `services.holds` is: by place (news), by tick (deadlines), by peer (closed connections).
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firearrow.broker.clock import Clock
+from firearrow.broker.life.pop.receipts import retry_topic
+from firearrow.broker.peer import Peer
+from firearrow.broker.tables import names
+
+Place = tuple[str, str, int]
+"""Topic, group and queue; queue -1 waits for all of them."""
+TICK_MS = 50
+ANY_QUEUE = -1
+
+
+@dataclass(slots=True, eq=False)
+class HeldPop:
+    """`again(final)` runs the pop once more; with `final` it answers whatever it finds."""
+
+    place: Place
+    peer: Peer
+    deadline_ms: int
+    again: Callable[[bool], None]
+
+
+class PopHolds:
+    """At most `most()` held pops, `most_of_place()` of one place; `add` says False when there is no room."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        most: Callable[[], int],
+        most_of_place: Callable[[], int],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._most = most
+        self._most_of_place = most_of_place
+        self._by_place: dict[Place, dict[HeldPop, None]] = {}
+        self._by_tick: dict[int, dict[HeldPop, None]] = {}
+        self._by_peer: dict[Peer, dict[HeldPop, None]] = {}
+        self._groups: dict[str, dict[str, int]] = {}
+        self._retried: dict[str, tuple[str, str]] = {}
+        self._count = 0
+        self._ticked = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def waiting(self, place: Place) -> int:
+        return len(self._by_place.get(place, ()))
+
+    def add(self, held: HeldPop) -> bool:
+        if self._count >= self._most() or self.waiting(held.place) > self._most_of_place():
+            return False
+        if held.peer not in self._by_peer:
+            self._by_peer[held.peer] = {}
+            held.peer.on_close(self.forget)
+        self._by_peer[held.peer][held] = None
+        self._by_place.setdefault(held.place, {})[held] = None
+        self._by_tick.setdefault(held.deadline_ms // TICK_MS, {})[held] = None
+        self._enter(held.place)
+        self._count += 1
+        if self._timer is None:
+            self._ticked = self._clock.now_ms() // TICK_MS
+            self._timer = self._loop.call_later(TICK_MS / 1000, self._tick)
+        return True
+
+    def news(self, queues: set[tuple[str, int]]) -> None:
+        """These queues have messages that readers could not see before."""
+        for topic, queue_id in queues:
+            if topic.startswith(names.RETRY_PREFIX):
+                retried = self._retried.get(topic)
+                if retried is not None:
+                    self.wake((*retried, ANY_QUEUE))
+                    self.wake((*retried, queue_id))
+                continue
+            for group in list(self._groups.get(topic, ())):
+                self.wake((topic, group, ANY_QUEUE))
+                self.wake((topic, group, queue_id))
+
+    def wake(self, place: Place) -> None:
+        """Let the first that waits there try again."""
+        waiting = self._by_place.get(place)
+        if waiting:
+            self._run(next(iter(waiting)), final=False)
+
+    def wake_soon(self, place: Place) -> None:
+        """As `wake`, behind what runs now."""
+        if place in self._by_place:
+            self._loop.call_soon(self.wake, place)
+
+    def forget(self, peer: Peer) -> None:
+        """The connection is gone: its pops are dropped."""
+        for held in list(self._by_peer.get(peer, ())):
+            self._drop(held)
+        self._by_peer.pop(peer, None)
+
+    def release_all(self) -> None:
+        """Answer every held pop now (the broker stops)."""
+        for waiting in list(self._by_place.values()):
+            for held in list(waiting):
+                self._run(held, final=True)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        now = self._clock.now_ms() // TICK_MS
+        for tick in sorted(tick for tick in self._by_tick if tick < now):
+            for held in list(self._by_tick.get(tick, ())):
+                self._run(held, final=True)
+        self._timer = self._loop.call_later(TICK_MS / 1000, self._tick) if self._count else None
+
+    def _run(self, held: HeldPop, final: bool) -> None:
+        self._drop(held)
+        if not held.peer.closed:
+            held.again(final)
+
+    def _enter(self, place: Place) -> None:
+        topic, group, _ = place
+        groups = self._groups.setdefault(topic, {})
+        groups[group] = groups.get(group, 0) + 1
+        for v2 in (False, True):
+            self._retried[retry_topic(topic, group, v2)] = topic, group
+
+    def _leave(self, place: Place) -> None:
+        topic, group, _ = place
+        groups = self._groups[topic]
+        groups[group] -= 1
+        if not groups[group]:
+            del groups[group]
+            for v2 in (False, True):
+                self._retried.pop(retry_topic(topic, group, v2), None)
+        if not groups:
+            del self._groups[topic]
+
+    def _drop(self, held: HeldPop) -> None:
+        self._count -= 1
+        self._by_peer[held.peer].pop(held, None)
+        self._leave(held.place)
+        waiting, tick = self._by_place[held.place], held.deadline_ms // TICK_MS
+        del waiting[held], self._by_tick[tick][held]
+        if not waiting:
+            del self._by_place[held.place]
+        if not self._by_tick[tick]:
+            del self._by_tick[tick]

@@ -1,0 +1,212 @@
+"""Popping: takes messages from a topic's queues for a group, and remembers what it took in check points. Loop thread.
+
+The group's offset moves on when its check point is written, in the same turn: there is nothing in flight in memory, and
+a kill leaves either both or none. Messages that are not acknowledged come back through `revive`.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from firearrow._native.store.store import GetStatus, Got, MessageStore, Placed
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.pop.checkpoints import CheckPoint, revive_topic
+from firearrow.broker.life.pop.orders import ConsumerOrders
+from firearrow.broker.life.pop.receipts import mark_of, receipt_text
+from firearrow.broker.life.pop.recoding import recoded
+from firearrow.broker.messages import Message
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables import names
+from firearrow.broker.tables.offsets import ConsumerOffsets
+
+WRONG_PLACE = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
+PASSED_OVER = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.OFFSET_FOUND_NULL, GetStatus.MESSAGE_WAS_REMOVING)
+_SIZE, _QUEUE_OFFSET = struct.Struct(">i"), struct.Struct(">q")
+QUEUE_OFFSET_AT = 20
+
+
+class Wanted(NamedTuple):
+    """What one request asks for, beyond the queues. `select`: keyword arguments of the store's `get`."""
+
+    group: str
+    topic: str
+    most: int
+    invisible_ms: int
+    from_start: bool
+    ordered: bool
+    attempt: str | None
+    select: dict[str, object]
+
+
+@dataclass(slots=True)
+class Popped:
+    """What was found so far. `last` is the youngest check point: the answer may go when it is stored."""
+
+    pop_ms: int
+    revive_queue: int
+    count: int = 0
+    rest: int = 0
+    bodies: list[bytes] = field(default_factory=list)
+    starts: list[str] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    order_counts: list[str] = field(default_factory=list)
+    last: Placed | None = None
+
+
+class Popping:
+    def __init__(
+        self,
+        store: MessageStore,
+        appender: Appender,
+        offsets: ConsumerOffsets,
+        orders: ConsumerOrders,
+        config: Config,
+        clock: Clock,
+        stats: Stats,
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._offsets = offsets
+        self._orders = orders
+        self._config = config
+        self._clock = clock
+        self._stats = stats
+        self._revive_topic = revive_topic(config.options.cluster_name)
+
+    def pop(self, wanted: Wanted, popped: Popped, topic: str, queue_id: int) -> None:
+        """Take from one queue of `topic`, the wanted one or its retry topic. PutRefused: what was found stays."""
+        start = self._start(wanted, topic, queue_id)
+        if wanted.ordered and self._orders.blocked(
+            topic, wanted.group, queue_id, wanted.attempt, wanted.invisible_ms
+        ):
+            return
+        room = wanted.most - popped.count
+        if room <= 0:
+            popped.rest += self._store.max_offset(topic, queue_id) - start
+            return
+        start, got = self._read(wanted, topic, queue_id, start, room)
+        if got.count:
+            self._found(wanted, popped, topic, queue_id, start, got)
+        elif got.status in PASSED_OVER and got.next_offset != start:
+            self._offsets.commit(wanted.group, topic, queue_id, got.next_offset)
+        popped.rest += max(got.max_offset - got.next_offset, 0)
+
+    def revive_message(self, point: CheckPoint, revive_queue: int) -> Message:
+        return point.message(self._revive_topic, revive_queue, self._clock.now_ms())
+
+    def _read(self, wanted: Wanted, topic: str, queue_id: int, start: int, room: int) -> tuple[int, Got]:
+        select = wanted.select if topic == wanted.topic else {}
+        got = self._store.get(topic, queue_id, start, room, **select)  # type: ignore[arg-type]
+        if got.status not in WRONG_PLACE:
+            return start, got
+        self._offsets.commit(wanted.group, topic, queue_id, got.next_offset)
+        return got.next_offset, self._store.get(topic, queue_id, got.next_offset, room, **select)  # type: ignore[arg-type]
+
+    def _found(self, wanted: Wanted, popped: Popped, topic: str, queue_id: int, start: int, got: Got) -> None:
+        records = list(_split(got.body)) if topic != wanted.topic else []
+        offsets = [
+            _QUEUE_OFFSET.unpack_from(got.body, at + QUEUE_OFFSET_AT)[0] for at, _ in _places(got.body)
+        ]
+        if wanted.ordered:
+            counts = self._orders.update(
+                topic, wanted.group, queue_id, wanted.attempt, popped.pop_ms, wanted.invisible_ms, offsets
+            )
+            popped.order_counts.append(counts)
+            self._offsets.commit(wanted.group, topic, queue_id, start)
+        else:
+            popped.last = self._check_point(wanted, popped, topic, queue_id, start, offsets, got)
+        if records and not self._config.options.pop_actual_retry_topic:
+            broker = self._config.options.broker_name
+            popped.bodies += [
+                recoded(
+                    record,
+                    wanted.topic,
+                    receipt_text(
+                        start,
+                        popped.pop_ms,
+                        wanted.invisible_ms,
+                        popped.revive_queue,
+                        topic,
+                        broker,
+                        queue_id,
+                        offset,
+                    ),
+                )
+                for record, offset in zip(records, offsets, strict=True)
+            ]
+        else:
+            popped.bodies.append(got.body)
+        popped.count += got.count
+        mark = mark_of(topic)
+        popped.starts.append(f"{mark} {queue_id} {start}")
+        popped.places.append(f"{mark} {queue_id} {','.join(map(str, offsets))}")
+        self._stats.got(wanted.group, topic, got.count, len(got.body))
+
+    def _check_point(
+        self,
+        wanted: Wanted,
+        popped: Popped,
+        topic: str,
+        queue_id: int,
+        start: int,
+        offsets: list[int],
+        got: Got,
+    ) -> Placed:
+        """Stage it, and move the group's offset, which counts after a crash only if the check point does."""
+        point = CheckPoint(
+            topic, wanted.group, queue_id, start, popped.pop_ms, wanted.invisible_ms, offsets,
+            self._config.options.broker_name,
+        )  # fmt: skip
+
+        def stored(well: bool) -> None:
+            if not well and self._offsets.committed(wanted.group, topic, queue_id) == got.next_offset:
+                self._offsets.commit(wanted.group, topic, queue_id, start)
+
+        placed = self._appender.put(self.revive_message(point, popped.revive_queue), then=stored)
+        self._offsets.commit(wanted.group, topic, queue_id, got.next_offset, placed.end)
+        return placed
+
+    # ---- where to begin ----
+
+    def _start(self, wanted: Wanted, topic: str, queue_id: int) -> int:
+        reset = self._offsets.take_reset(wanted.group, topic, queue_id)
+        if reset is not None:
+            self._orders.clear(topic, wanted.group, queue_id)
+            self._offsets.commit(wanted.group, topic, queue_id, reset)
+            return reset
+        known = self._offsets.committed(wanted.group, topic, queue_id)
+        if known >= 0:
+            return known
+        start = self._first(wanted, topic, queue_id)
+        self._offsets.commit(wanted.group, topic, queue_id, start)
+        return start
+
+    def _first(self, wanted: Wanted, topic: str, queue_id: int) -> int:
+        """For a group that never consumed the queue."""
+        low = self._store.min_offset(topic, queue_id)
+        if wanted.from_start or topic.startswith(names.RETRY_PREFIX):
+            return low
+        if self._config.options.pop_from_memory and low <= 0 and self._begins_in_memory(topic, queue_id):
+            return 0
+        return max(self._store.max_offset(topic, queue_id) - 1, 0)
+
+    def _begins_in_memory(self, topic: str, queue_id: int) -> bool:
+        first = self._store.entries(topic, queue_id, 0, 1)
+        return bool(first) and self._store.is_near_end(first[0].physical_offset)
+
+
+def _places(body: bytes) -> Iterator[tuple[int, int]]:
+    """Where each record begins and ends."""
+    at = 0
+    while at < len(body):
+        end = at + _SIZE.unpack_from(body, at)[0]
+        yield at, end
+        at = end
+
+
+def _split(body: bytes) -> Iterator[bytes]:
+    for at, end in _places(body):
+        yield body[at:end]

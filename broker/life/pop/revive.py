@@ -1,0 +1,265 @@
+"""Revive: messages that a popping group did not acknowledge in time go to its retry topic (PopReviveService).
+
+One reader for each queue of the revive topic. Check points and acknowledgements come there by timer, a check point
+before its acknowledgements; a check point is settled once everything that was due with it must have come. Works in
+slices of a turn. Progress is the committed offset of CID_RMQ_SYS_REVIVE_GROUP, the last settled check point, and
+between its messages a note in the journal: a kill revives none twice. Loop thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.life.pop.checkpoints import (
+    ACK,
+    BATCH_ACK,
+    CHECK_POINT,
+    Acks,
+    CheckPoint,
+    Key,
+    deliver_ms,
+    revive_topic,
+)
+from firearrow.broker.life.pop.receipts import normal_topic, retry_topic
+from firearrow.broker.messages import Message, Property
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables import names
+from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.topics import TopicRefused, TopicTable
+
+log = logging.getLogger("firearrow.revive")
+
+GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+SETTLED_AFTER_MS = 2000
+"""All acknowledgements of a check point have come when the newest message was due so long after it."""
+QUIET_MS = 3000
+"""In a queue without news the present is so far behind the newest message."""
+SLICE = 128
+INDEX_BITS = 8
+
+
+class ReviveQueue:
+    """`at`: the next entry to read; `points` stand in the order of their places."""
+
+    __slots__ = ("at", "busy", "newest_ms", "number", "points", "resume")
+
+    def __init__(self, number: int, at: int) -> None:
+        self.number = number
+        self.at = at
+        self.points: dict[Key, CheckPoint] = {}
+        self.newest_ms = 0
+        self.busy = False
+        self.resume = 0
+
+
+class ReviveService:
+    """`timer_behind()`: the timer has messages that are due and not yet delivered."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        appender: Appender,
+        journal: Journal,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        config: Config,
+        clock: Clock,
+        stats: Stats,
+        timer_behind: Callable[[], bool],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._appender = appender
+        self._journal = journal
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._config = config
+        self._clock = clock
+        self._stats = stats
+        self._timer_behind = timer_behind
+        self._topic = revive_topic(config.options.cluster_name)
+        self._queues: list[ReviveQueue] = []
+        self._resumes: dict[int, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def restore(self, name: str, number: int, value: int) -> None:
+        """From the journal: in revive queue `number`, the messages of a check point up to an index were revived."""
+        self._resumes[number] = value
+
+    def start(self) -> None:
+        for number in range(self._config.options.revive_queues):
+            settled = self._offsets.committed(GROUP, self._topic, number)
+            queue = ReviveQueue(number, max(settled + 1, self._store.min_offset(self._topic, number)))
+            queue.resume = self._resumes.get(number, 0)
+            self._queues.append(queue)
+        self._arm()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def pending(self) -> int:
+        """Check points that were read and wait for their acknowledgements."""
+        return sum(len(queue.points) for queue in self._queues)
+
+    def _arm(self) -> None:
+        self._timer = self._loop.call_later(self._config.options.revive_interval_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        for queue in self._queues:
+            self._run(queue)
+        self._arm()
+
+    def _run(self, queue: ReviveQueue) -> None:
+        """Read a slice, settle a slice; come back in the next turn while there is more."""
+        if queue.busy or self._timer is None:
+            return
+        more = self._read(queue)
+        if not more and queue.points:
+            self._let_time_pass(queue)
+        before = self._offsets.committed(GROUP, self._topic, queue.number)
+        last = self._settle(queue)
+        if last is not None:
+            queue.busy = True
+            self._appender.follow(last.end, lambda well: self._settled(queue, before, well))
+        elif more:
+            self._loop.call_soon(self._run, queue)
+
+    def _settled(self, queue: ReviveQueue, before: int, well: bool) -> None:
+        queue.busy = False
+        if well:
+            self._run(queue)
+            return
+        self._offsets.commit(GROUP, self._topic, queue.number, before)
+        queue.points.clear()  # nothing was written: all is read once more
+        queue.at = before + 1
+
+    # ---- reading ----
+
+    def _read(self, queue: ReviveQueue) -> bool:
+        """Whether there is more."""
+        low = self._store.min_offset(self._topic, queue.number)
+        queue.at = max(queue.at, low)
+        entries = self._store.entries(self._topic, queue.number, queue.at, SLICE)
+        for entry in entries:
+            record = self._store.record_at(entry.physical_offset)
+            if record is not None:
+                self._take(queue, decode(record, False), queue.at)
+            queue.at += 1
+        return len(entries) == SLICE
+
+    def _take(self, queue: ReviveQueue, record: Record, place: int) -> None:
+        properties = record.properties
+        tag = properties.get(Property.TAGS)
+        try:
+            if tag == CHECK_POINT:
+                point = CheckPoint.of(record.body)
+                point.revive_offset = place
+                queue.points.setdefault(point.key, point)
+            elif tag in (ACK, BATCH_ACK):
+                acks = Acks.of(record.body, self._config.options.broker_name)
+                acked = queue.points.get(acks.key)
+                for offset in acks.offsets if acked is not None else ():
+                    acked.acknowledge(offset)  # type: ignore[union-attr]
+            queue.newest_ms = max(queue.newest_ms, deliver_ms(properties))
+        except ValueError as error:
+            log.warning("message %d of revive queue %d cannot be read: %s", place, queue.number, error)
+
+    def _let_time_pass(self, queue: ReviveQueue) -> None:
+        now = self._clock.now_ms()
+        if now - queue.newest_ms > QUIET_MS and not self._timer_behind():
+            queue.newest_ms = now
+
+    # ---- settling ----
+
+    def _settle(self, queue: ReviveQueue) -> Placed | None:
+        """Revive what was not acknowledged, of at most a slice of check points; the last message put."""
+        last: Placed | None = None
+        done: list[Key] = []
+        for key, point in queue.points.items():
+            if queue.newest_ms - point.revive_ms <= SETTLED_AFTER_MS or len(done) == SLICE:
+                break
+            try:
+                last = self._revive(queue, point) or last
+            except PutRefused as refused:
+                log.warning("a message cannot be revived now: %s", refused)
+                break
+            done.append(key)
+            end = 0 if last is None else last.end
+            self._offsets.commit(GROUP, self._topic, queue.number, point.revive_offset, end)
+        for key in done:
+            del queue.points[key]
+        return last
+
+    def _revive(self, queue: ReviveQueue, point: CheckPoint) -> Placed | None:
+        """The last message put; PutRefused: not now."""
+        last: Placed | None = None
+        if point.is_done or not self._wanted(point):
+            return last
+        resume = queue.resume - (point.revive_offset << INDEX_BITS)
+        for index, offset in enumerate(point.offsets):
+            if point.acked >> index & 1 or index < resume <= len(point.offsets):
+                continue
+            message = self._retried(point, offset)
+            if message is None:
+                continue
+            try:
+                last = self._appender.put(message, hooks=False)
+            except PutRefused as refused:
+                if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
+                    raise
+                log.error("a message cannot be revived to %s, it is passed over: %s", message.topic, refused)
+                continue
+            point.acked |= 1 << index
+            value = (point.revive_offset << INDEX_BITS) + index + 1
+            self._journal.note(Kind.REVIVE, "", queue.number, value, last.end)
+            self._stats.put(message.topic, 1, last.end - last.physical_offset)
+        return last
+
+    def _wanted(self, point: CheckPoint) -> bool:
+        """Its topic and its group are still there."""
+        return (
+            normal_topic(point.topic, point.group) in self._topics
+            and self._groups.find(point.group) is not None
+        )
+
+    def _retried(self, point: CheckPoint, offset: int) -> Message | None:
+        """The message as it goes to the retry topic; None if it is gone, or its retry topic may not be made."""
+        entries = self._store.entries(point.topic, point.queue_id, offset, 1)
+        record = self._store.record_at(entries[0].physical_offset) if entries else None
+        if record is None:
+            return None
+        message = Message.of_record(decode(record, False))
+        if not message.topic.startswith(names.RETRY_PREFIX):
+            message.topic = retry_topic(message.topic, point.group, self._config.options.pop_retry_v2)
+        try:
+            self._make_topic(message.topic, point.group)
+        except TopicRefused as refused:
+            log.error("a retry topic cannot be made: %s", refused)
+            return None
+        properties = message.properties
+        if message.reconsume_times == 0 or Property.FIRST_POP_TIME not in properties:
+            properties[Property.FIRST_POP_TIME] = str(point.pop_ms)
+        properties[Property.ORIGIN_GROUP] = point.group
+        message.queue_id, message.prepared_offset = 0, 0
+        message.born_host = message.store_host = b""
+        message.reconsume_times += not point.suspend
+        return message
+
+    def _make_topic(self, topic: str, group: str) -> None:
+        if topic not in self._topics:
+            self._topics.create(topic, 1)
+            if self._offsets.committed(group, topic, 0) < 0:
+                self._offsets.commit(group, topic, 0, 0)
