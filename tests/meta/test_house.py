@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "durable": {"peer", "services.saver"},
     "config": {"options", "properties"},
     "living": {"*"},
+    "pops": {"*"},
     "state": {"*"},
     "messages": set(),
     "handlers": {"tables", "filters", "life", "messages", "peer", "services.holds", "services.turn", *BASICS},
