@@ -20,6 +20,7 @@ from firearrow.broker.config import Config
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.durable import durable
 from firearrow.broker.errors import StartError
+from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.cleaning import CleaningHandler
 from firearrow.broker.handlers.clients import ClientsHandler
 from firearrow.broker.handlers.consumers import ConsumersHandler
@@ -47,6 +48,7 @@ from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.holds import Holds
 from firearrow.broker.services.periodic import Periodic
 from firearrow.broker.services.registrar import Registrar, addresses
+from firearrow.broker.services.routing import Routing
 from firearrow.broker.services.sampler import Sampler
 from firearrow.broker.services.saver import Saver
 from firearrow.broker.services.turn import Turn
@@ -147,6 +149,9 @@ class App:
         state = self._state
         topics, groups, offsets, clients = state.topics, state.groups, state.offsets, state.clients
         self._clients_handler = ClientsHandler(clients, groups, topics, config, clock)
+        self._living = Living(
+            self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats, store_host
+        )
         handlers = (
             PullHandler(store, topics, groups, offsets, clients, self._holds, config, clock, stats),
             QueryHandler(store, clients, config),
@@ -160,11 +165,9 @@ class App:
             ResetsHandler(offsets, topics, groups, clients, store=store, config=config),
             ConsumersHandler(store, topics, groups, offsets, clients, config),
             ProducersHandler(clients, clock),
+            AssignmentHandler(state.modes, topics, groups, clients, config, self._routing.queues),
             ProgressHandler(store, topics, groups, offsets, clients, config, clock, stats),
-            InspectionHandler(store, config, stats, clock),
-        )
-        self._living = Living(
-            self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats, store_host
+            InspectionHandler(store, config, stats, clock, self._living.timer_info),
         )
         return [*(handler.routes() for handler in handlers), *self._living.routes()]
 
@@ -178,6 +181,15 @@ class App:
         self._dispatch, vip_dispatch = Dispatch(), Dispatch()
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._address = address
+        embedded = self._naming_listen is not None
+        others = addresses(options.name_servers, self._naming if embedded else None)
+        self._routing = Routing(
+            self._name_server.routes if embedded else None,
+            others,
+            connect=self._server.connect,
+            clock=self._clock,
+            period_ms=options.route_period_ms,
+        )
         host = options.broker_ip or _own_address(options.bind_address)
         own = [durable(routes, self._saver) for routes in self._broker_routes(host_bytes(host, address[1]))]
         routes = [*own, *naming]
@@ -188,13 +200,12 @@ class App:
         identity = Identity(
             options.cluster_name, options.broker_name, options.broker_ip, address[1], bound=bound
         )
-        embedded = self._naming_listen is not None
         self._registrar = Registrar(
             identity,
             self._state.topics,
             permission=lambda: self._config.options.broker_permission,
             own=(self._name_server.routes, self._name_server.kv) if embedded else None,
-            others=addresses(options.name_servers, self._naming if embedded else None),
+            others=others,
             connect=self._server.connect,
             period_ms=options.register_period_ms,
         )
@@ -272,6 +283,8 @@ class App:
                 undo.callback(self._close_store)
             if hasattr(self, "_journal"):
                 undo.callback(self._journal.close)
+            if hasattr(self, "_living"):
+                undo.callback(self._living.close)
             if hasattr(self, "_saver"):
                 undo.callback(self._saver.stop)
             if hasattr(self, "_flusher"):

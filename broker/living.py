@@ -13,13 +13,19 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.handlers.delays import DelaysHandler
+from firearrow.broker.handlers.recall import RecallHandler
 from firearrow.broker.handlers.replies import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.sendback import SendBackHandler
+from firearrow.broker.handlers.timers import TimersHandler
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.delays import DelayService
 from firearrow.broker.life.journal import Entry, Journal, Kind
 from firearrow.broker.life.retries import Retries
+from firearrow.broker.life.timers import rules
+from firearrow.broker.life.timers.metrics import TimerMetrics
+from firearrow.broker.life.timers.recall import recall_handle
+from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.messages import Message
 from firearrow.broker.peer import Routes
 from firearrow.broker.services.periodic import Periodic
@@ -30,6 +36,14 @@ from firearrow.broker.stats import Stats
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 
 log = logging.getLogger("firearrow.living")
+
+NO_TIMER = {
+    "timerReadBehind": "0",
+    "timerOffsetBehind": "0",
+    "timerCongestNum": "0",
+    "timerEnqueueTps": "0.0",
+    "timerDequeueTps": "0.0",
+}
 
 
 class Living:
@@ -56,7 +70,9 @@ class Living:
             clock,
             store_host,
             levels=len(options.delay_levels_ms),
-            schedule=_later,
+            schedule=lambda message: rules.schedule(
+                message, clock.now_ms(), config.options, self._timers.slot_count if self._timers else _none
+            ),
         )
         self._retries = Retries(state.topics, state.groups, state.locks)
         self._delay_offsets = DelayOffsets(clock, lambda: saver.changed("delays"))
@@ -71,6 +87,9 @@ class Living:
             stats,
             options.delay_levels_ms,
         )
+        self._timer_metrics = TimerMetrics(clock, lambda: saver.changed("timermetrics"))
+        load(saver, "timermetrics", folder / "timermetrics", self._timer_metrics, make=False)
+        self._timers = self._make_timers(loop, store, config, clock, stats) if options.timer_topic else None
         self._handlers = (
             SendHandler(
                 store,
@@ -82,15 +101,36 @@ class Living:
                 clock,
                 stats,
                 prepare=_later,
-                recall_handle=lambda message: None,
+                recall_handle=lambda message: recall_handle(message, config.options.broker_name),
             ),
             SendBackHandler(store, self._appender, self._retries, config, stats),
+            RecallHandler(self._appender, state.topics, config, clock, stats),
+            TimersHandler(self._timers, self._timer_metrics),
             DelaysHandler(self._delay_offsets),
             RepliesHandler(self._appender, state.topics, state.clients, config, clock, stats),
         )
         self._periodic = Periodic(loop)
         self._save_s = options.offsets_save_ms / 1000
         self._restorers = {Kind.OFFSET: state.offsets.restore, Kind.DELAY: self._delays.restore}
+        if self._timers is not None:
+            self._restorers[Kind.TIMER] = self._timers.restore
+
+    def _make_timers(
+        self, loop: asyncio.AbstractEventLoop, store: MessageStore, config: Config, clock: Clock, stats: Stats
+    ) -> TimerService:
+        timers = TimerService(
+            loop,
+            store,
+            self._appender,
+            self._journal,
+            self._timer_metrics,
+            config.options,
+            clock,
+            stats,
+            lambda: self._saver.changed("timers"),
+        )
+        self._saver.add("timers", timers.save)
+        return timers
 
     def routes(self) -> list[Routes]:
         return [handler.routes() for handler in self._handlers]
@@ -100,6 +140,8 @@ class Living:
         for entry in self._journal.take():
             self._restore(entry)
         self._delays.start()
+        if self._timers is not None:
+            self._timers.start()
         self._periodic.every(self._save_s, self.keep)
 
     def keep(self) -> None:
@@ -118,10 +160,23 @@ class Living:
         """No more deliveries; what is staged is still written."""
         self._periodic.stop()
         self._delays.stop()
+        if self._timers is not None:
+            self._timers.stop()
+
+    def close(self) -> None:
+        """All that was put is written, and the files are saved. OSError."""
+        if self._timers is not None:
+            self._timers.close()
+
+    def timer_info(self) -> dict[str, str]:
+        """What the runtime info says of the timer."""
+        return dict(NO_TIMER) if self._timers is None else self._timers.runtime()
 
     def news(self, queues: set[tuple[str, int]]) -> None:
         """These queues have messages that readers could not see before."""
         self._delays.news(queues)
+        if self._timers is not None:
+            self._timers.news(queues)
 
     def _restore(self, entry: Entry) -> None:
         restore = self._restorers.get(Kind(entry.kind))
@@ -129,7 +184,11 @@ class Living:
             restore(entry.name, entry.number, entry.value)
 
 
+def _none(time_ms: int) -> int:
+    return 0
+
+
 def _later(message: Message) -> None:
     raise Refusal(
-        ResponseCode.MESSAGE_ILLEGAL, "timers and transactions are not supported by this broker yet"
+        ResponseCode.MESSAGE_ILLEGAL, "transactions are not supported by this broker yet"
     )

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 
 import orjson
 
@@ -26,11 +27,21 @@ QUEUES = {
 
 
 class InspectionHandler:
-    def __init__(self, store: MessageStore, config: Config, stats: Stats, clock: Clock) -> None:
+    """`timers()` is what the runtime info says of the timer."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        config: Config,
+        stats: Stats,
+        clock: Clock,
+        timers: Callable[[], dict[str, str]],
+    ) -> None:
         self._store = store
         self._config = config
         self._stats = stats
         self._clock = clock
+        self._timers = timers
         self._version = {"counter": 0, "stateVersion": 0, "timestamp": clock.now_ms()}
 
     def routes(self) -> Routes:
@@ -87,7 +98,7 @@ class InspectionHandler:
         return request.answer(body=orjson.dumps(status | {"masterCommitLogMaxOffset": self._store.written}))
 
     def runtime_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        table = {**self._totals(), **self._rates(), **self._disk(), **self._log(), **QUEUES}
+        table = {**self._totals(), **self._rates(), **self._disk(), **self._log(), **self._timers(), **QUEUES}
         return request.answer(body=orjson.dumps({"table": table}))
 
     def _totals(self) -> dict[str, str]:

@@ -48,11 +48,15 @@ class ManualLoop:
         """Everything that is due within so long, in order."""
         until = self._clock.monotonic_ms() + for_ms
         while self._timers and self._timers[0][0] <= until:
-            at, _, timer = heapq.heappop(self._timers)
-            self._clock.advance(max(0, int(-(-at // 1)) - self._clock.monotonic_ms()))
-            if timer.call is not None:
-                timer.call()
+            self.step()
         self._clock.advance(max(0, until - self._clock.monotonic_ms()))
+
+    def step(self) -> None:
+        """The next thing alone."""
+        at, _, timer = heapq.heappop(self._timers)
+        self._clock.advance(max(0, int(-(-at // 1)) - self._clock.monotonic_ms()))
+        if timer.call is not None:
+            timer.call()
 
 
 class Room:

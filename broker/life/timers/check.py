@@ -1,0 +1,74 @@
+"""TimerCheck: the file `config/timercheck`, how far the timer came (store-and-broker §1.13). Loop thread but `flushed`.
+
+Its first 56 bytes are Apache's, written whenever they change, so that after a kill they are exact. Behind them, where
+Apache neither reads nor writes, lies a seal: it tells whether the machine went on since, and whether we wrote last.
+"""
+
+import os
+import struct
+import zlib
+from pathlib import Path
+
+PAGE_BYTES = 4096
+FIELDS = struct.Struct(">7q")
+FLUSHED_AT = 8
+SEAL_AT = 2048
+SEAL = struct.Struct(">I?36s")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class TimerCheck:
+    """`read_ms`: the first slot that is not fired; `flushed`: position in the timer log up to which log and wheel are
+    on the disk; `queue_offset`: the first message of the timer's topic that is not taken up."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        page = os.pread(self._fd, PAGE_BYTES, 0).ljust(PAGE_BYTES, b"\0")
+        self.read_ms: int
+        self.flushed: int
+        self.queue_offset: int
+        self.read_ms, self.flushed, _, self.queue_offset, *version = FIELDS.unpack_from(page)
+        self._state_version, self._changed_ms, self._counter = version
+        self.is_new = not any(page[: FIELDS.size])
+        crc, self._closed, boot = SEAL.unpack_from(page, SEAL_AT)
+        self.is_ours = not self.is_new and crc == _print_of(page)
+        self._boot = BOOT_ID.read_bytes().strip()[:36] if BOOT_ID.exists() else b""
+        self.lost_power = self.is_ours and not self._closed and boot.rstrip(b"\0") != self._boot
+        """The machine stopped under us: what was not flushed may be lost, in any order."""
+
+    def moved(self, now_ms: int) -> None:
+        """What the fields say now. OSError."""
+        self._changed_ms = now_ms
+        self._counter += 1
+        self._write(closed=False)
+
+    def sync(self, flushed: int) -> None:
+        """Log and wheel up to `flushed` are on the disk. May run in another thread. OSError."""
+        os.fdatasync(self._fd)
+        self.flushed = flushed
+        os.pwrite(self._fd, flushed.to_bytes(8, "big"), FLUSHED_AT)
+        os.fdatasync(self._fd)
+
+    def done(self) -> None:
+        """The last word of this run. OSError."""
+        self._write(closed=True)
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def encoded(self) -> bytes:
+        """The 56 bytes."""
+        queue = self.queue_offset
+        version = (self._state_version, self._changed_ms, self._counter)
+        return FIELDS.pack(self.read_ms, self.flushed, queue, queue, *version)
+
+    def _write(self, *, closed: bool) -> None:
+        fields = self.encoded()
+        page = fields.ljust(SEAL_AT, b"\0") + SEAL.pack(_print_of(fields), closed, self._boot)
+        os.pwrite(self._fd, page.ljust(PAGE_BYTES, b"\0"), 0)
+
+
+def _print_of(page: bytes) -> int:
+    """Of all fields but `flushed`, which is written apart."""
+    return zlib.crc32(page[:FLUSHED_AT] + page[FLUSHED_AT + 8 : FIELDS.size])

@@ -1,0 +1,49 @@
+"""Clockwork: wheel, log and check point of the timer with its two times, shared by intake and firing. Loop thread.
+
+`read_ms` is the first slot that nobody has begun to fire; messages are only laid into slots at or behind `write_ms`,
+which is never before it, so a slot that is being fired grows no more.
+"""
+
+import logging
+
+from firearrow.broker.clock import Clock
+from firearrow.broker.life.timers.check import TimerCheck
+from firearrow.broker.life.timers.log import TimerLog
+from firearrow.broker.life.timers.wheel import TimerWheel
+
+log = logging.getLogger("firearrow.timers")
+
+BACK_SLOTS_MAX = 36_000
+"""A clock that is set back further is waited for: meanwhile new messages are due at once."""
+
+
+class Clockwork:
+    def __init__(self, wheel: TimerWheel, timer_log: TimerLog, check: TimerCheck, clock: Clock) -> None:
+        self.wheel = wheel
+        self.log = timer_log
+        self.check = check
+        self.read_ms = check.read_ms
+        self._clock = clock
+
+    def floor_ms(self) -> int:
+        """The slot of now."""
+        return self._clock.now_ms() // self.wheel.step_ms * self.wheel.step_ms
+
+    def write_ms(self) -> int:
+        """The first slot that takes messages."""
+        return max(self.floor_ms(), self.read_ms)
+
+    def heed_clock(self) -> None:
+        """If the clock was set back, the slots since then are empty and to come again. OSError."""
+        floor_ms, step_ms = self.floor_ms(), self.wheel.step_ms
+        if floor_ms >= self.read_ms or self.read_ms - floor_ms > BACK_SLOTS_MAX * step_ms:
+            return
+        log.warning("the clock was set back by %d ms", self.read_ms - floor_ms)
+        for time_ms in range(floor_ms, self.read_ms, step_ms):
+            self.wheel.clear(time_ms)
+        self.read_ms = self.check.read_ms = floor_ms
+        self.moved()
+
+    def moved(self) -> None:
+        """Write the check point. OSError."""
+        self.check.moved(self._clock.now_ms())

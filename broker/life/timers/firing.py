@@ -1,0 +1,251 @@
+"""Firing: delivers the messages of each slot once its time has passed. Loop thread.
+
+A slot's chain is walked from its head, last message first; then what recalls, then the others in their order, all in
+slices, so that other work goes on between. A slice must be as durable as the flush mode promises before the next one;
+the check point moves on behind the last.
+"""
+
+import asyncio
+import logging
+from array import array
+from collections import deque
+from collections.abc import Callable
+
+from firearrow._native.store.record import Record
+from firearrow._native.store.store import Placed, PutRefused
+from firearrow.broker.clock import Clock
+from firearrow.broker.life.timers.clockwork import Clockwork
+from firearrow.broker.life.timers.delivery import Delivery
+from firearrow.broker.life.timers.log import DELETE, ROLL, Unit
+from firearrow.broker.life.timers.metrics import TimerMetrics
+from firearrow.broker.messages import Property
+
+log = logging.getLogger("firearrow.timers")
+
+SLICE = 64
+WALK = 2000
+AGAIN_S = 0.5
+SLEEP_S_MAX = 10.0
+"""A clock that is set while the timer sleeps is noticed so late at most."""
+
+
+class Due:
+    """A slot that is being fired: the rest of its chain from `position`, and positions of units, the first one last.
+
+    `read` deletes were looked at; `others` loses what is delivered. `cut` deletes, counted from the first, are chained
+    to each other already, `head` is the last of them: the chain leaves out what was delivered between them.
+    """
+
+    __slots__ = ("cut", "deletes", "head", "keys", "others", "position", "read", "time_ms")
+
+    def __init__(self, time_ms: int, position: int) -> None:
+        self.time_ms = time_ms
+        self.position = position
+        self.deletes = array("q")
+        self.others = array("q")
+        self.keys: set[str] = set()
+        self.read = 0
+        self.cut = 0
+        self.head = -1
+
+
+class Firing:
+    """`delete_key(topic, unique_key)` is what a recall of that message carries; `flushed()` how far the commit log is
+    on the disk."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        works: Clockwork,
+        delivery: Delivery,
+        metrics: TimerMetrics,
+        clock: Clock,
+        *,
+        delete_key: Callable[[str, str], str],
+        flushed: Callable[[], int],
+        changed: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._works = works
+        self._delivery = delivery
+        self._metrics = metrics
+        self._clock = clock
+        self._delete_key = delete_key
+        self._changed = changed
+        self._flushed = flushed
+        self._due: Due | None = None
+        self._ends: deque[tuple[int, int]] = deque()
+        """Of slices that were delivered: end in the commit log, position of the unit that follows."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._busy = False
+        self._running = False
+        self._failing = False
+        self.total = 0
+
+    def start(self) -> None:
+        self._running = True
+        self.run()
+
+    def stop(self) -> None:
+        self._running = False
+        self._disarm()
+
+    def wake(self) -> None:
+        """A slot was laid, maybe one before that for which we sleep."""
+        if self._due is None:
+            self.run()
+
+    def run(self) -> None:
+        """One slice of what is due; sleep until the next slot is."""
+        self._disarm()
+        if self._busy or not self._running:
+            return
+        try:
+            self._due = self._due or self._next()
+            if self._due is not None:
+                self._go_on(self._due)
+            self._failing = False
+        except (OSError, PutRefused) as error:
+            if not self._failing:
+                log.warning("timer messages cannot be delivered now: %s", error)
+            self._failing = True
+            self._arm(AGAIN_S)
+
+    def leave(self) -> None:
+        """What was delivered of a slot is left out of its chain: another run fires the rest. All is on the disk.
+        OSError."""
+        if self._due is not None and self._ends:
+            self._cut(self._due, self._ends.pop()[1])
+
+    def _next(self) -> Due | None:
+        works = self._works
+        works.heed_clock()
+        time_ms = works.wheel.next(works.read_ms)
+        if time_ms is None:
+            return None
+        if time_ms >= works.floor_ms():
+            wait_ms = time_ms + works.wheel.step_ms - self._clock.now_ms()
+            self._arm(min(wait_ms / 1000, SLEEP_S_MAX))
+            return None
+        works.read_ms = time_ms + works.wheel.step_ms
+        return Due(time_ms, works.wheel.slot(time_ms).last)
+
+    def _go_on(self, due: Due) -> None:
+        self._cut_flushed(due)
+        if due.position >= 0:
+            self._walk(due)
+        elif due.read < len(due.deletes):
+            self._read_deletes(due)
+        elif due.others:
+            return self._deliver(due)
+        else:
+            self._end(due)
+        self._arm(0)
+
+    def _walk(self, due: Due) -> None:
+        step_ms = self._works.wheel.step_ms
+        for _ in range(WALK):
+            unit = self._works.log.unit(due.position)
+            if unit is None or unit.time_ms // step_ms * step_ms != due.time_ms:
+                log.error("the chain of the timer's slot %d ends in a gap", due.time_ms)
+                due.position = -1
+                return
+            (due.deletes if unit.magic & (DELETE | ROLL) == DELETE else due.others).append(due.position)
+            due.position = unit.prev
+            if due.position < 0:
+                return
+
+    def _read_deletes(self, due: Due) -> None:
+        slice_ = due.deletes[due.read : due.read + SLICE]
+        due.read += len(slice_)
+        for position in slice_:
+            record = self._delivery.record(self._unit(position).physical_offset)
+            if record is not None:
+                properties = record.properties
+                due.keys.add(properties.get(Property.TIMER_DELETE_KEY, ""))
+                self._metrics.add(properties.get(Property.REAL_TOPIC), 1)
+
+    def _deliver(self, due: Due) -> None:
+        """PutRefused: the first cannot be put."""
+        last: Placed | None = None
+        topics: list[str | None] = []
+        done = 0
+        for position in reversed(due.others[-SLICE:]):
+            unit = self._unit(position)
+            record = self._delivery.record(unit.physical_offset)
+            if record is not None:
+                try:
+                    last = self._put(due, unit, record) or last
+                except PutRefused:
+                    if last is None and not done:
+                        raise
+                    break
+                topics.append(record.properties.get(Property.REAL_TOPIC))
+            done += 1
+
+        def stored(well: bool) -> None:
+            self._busy = False
+            if not well:
+                return self._arm(AGAIN_S)
+            self.total += done
+            del due.others[len(due.others) - done :]
+            if last is not None and due.others:
+                self._ends.append((last.end, due.others[-1]))
+            for topic in topics:
+                self._metrics.add(topic, -1)
+            self._arm(0)
+
+        if last is None:
+            return stored(True)
+        self._busy = True
+        self._delivery.appender.follow(last.end, stored)
+
+    def _put(self, due: Due, unit: Unit, record: Record) -> Placed | None:
+        """None if it was recalled, or is passed over."""
+        if due.keys:
+            properties = record.properties
+            unique_key = properties.get(Property.UNIQUE_KEY)
+            topic = properties.get(Property.REAL_TOPIC, "")
+            if unique_key is not None and self._delete_key(topic, unique_key) in due.keys:
+                return None
+        return self._delivery.put(record, unit.write_ms, roll=bool(unit.magic & ROLL))
+
+    def _cut_flushed(self, due: Due) -> None:
+        """Leave out of the chain what was delivered and is on the disk. OSError."""
+        follower, flushed = -1, self._flushed()
+        while self._ends and self._ends[0][0] <= flushed:
+            follower = self._ends.popleft()[1]
+        if follower >= 0:
+            self._cut(due, follower)
+
+    def _cut(self, due: Due, follower: int) -> None:
+        """The chain begins at `follower`, but for what deletes."""
+        relink = self._works.log.relink
+        while due.cut < len(due.deletes) and due.deletes[-1 - due.cut] < follower:
+            relink(due.deletes[-1 - due.cut], due.head)
+            due.head = due.deletes[-1 - due.cut]
+            due.cut += 1
+        relink(follower, due.head)
+
+    def _unit(self, position: int) -> Unit:
+        unit = self._works.log.unit(position)
+        assert unit is not None, "a unit that was walked over lies in the log"
+        return unit
+
+    def _end(self, due: Due) -> None:
+        works = self._works
+        works.check.read_ms = due.time_ms + works.wheel.step_ms
+        works.moved()
+        works.wheel.fired(due.time_ms)
+        self._due = None
+        self._ends.clear()
+        self._changed()
+
+    def _arm(self, seconds: float) -> None:
+        if self._running and self._timer is None:
+            self._timer = self._loop.call_later(seconds, self.run)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

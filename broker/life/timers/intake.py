@@ -1,0 +1,225 @@
+"""Intake: takes the messages of the timer's topic, in their order, and lays each into its slot. Loop thread.
+
+A slice is one write of units to the log, then the slots, then the check point. What is due already is delivered at
+once, a slice of such messages on its own; a unit in a slot of the past then marks in the log how far the timer came,
+for whoever opens the store next.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from firearrow._native.store.hash import java_hash
+from firearrow._native.store.record import Record
+from firearrow._native.store.store import MessageStore, Placed, PutRefused, QueueEntry
+from firearrow.broker.life.timers.clockwork import Clockwork
+from firearrow.broker.life.timers.delivery import NEVER_WAITED_MS, Delivery
+from firearrow.broker.life.timers.log import DEFAULT, DELETE, ROLL, UNIT, Unit
+from firearrow.broker.life.timers.metrics import TimerMetrics
+from firearrow.broker.life.timers.recovery import BLANK_SLOTS, linked
+from firearrow.broker.life.timers.rules import whole
+from firearrow.broker.life.timers.wheel import ROUND, Slot
+from firearrow.broker.messages import Property
+from firearrow.broker.tables import names
+
+log = logging.getLogger("firearrow.timers")
+
+SLICE = 64
+AGAIN_S = 0.5
+
+
+class Taken(NamedTuple):
+    """A message of the queue, and the slot in which it is due; `record` None: to be passed over."""
+
+    entry: QueueEntry
+    record: Record | None
+    out_ms: int
+
+
+class Intake:
+    """`laid()` is called when slots have changed, `changed()` when files have."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        works: Clockwork,
+        delivery: Delivery,
+        metrics: TimerMetrics,
+        *,
+        roll_slots: int,
+        laid: Callable[[], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._works = works
+        self._delivery = delivery
+        self._metrics = metrics
+        self._roll_slots = roll_slots if 2 <= roll_slots <= ROUND - BLANK_SLOTS else ROUND - BLANK_SLOTS
+        self._laid = laid
+        self._changed = changed
+        self._timer: asyncio.TimerHandle | None = None
+        self._busy = False
+        self._running = False
+        self._failing = False
+        self.linked: set[int] = set()
+        """Physical offsets of messages that lie in the log already (recovery)."""
+        self.total = 0
+
+    def start(self) -> None:
+        self._running = True
+        self.run()
+
+    def stop(self) -> None:
+        self._running = False
+        self._disarm()
+
+    def run(self) -> None:
+        """Take a slice; go on with the next one later in the loop."""
+        self._disarm()
+        if self._busy or not self._running:
+            return
+        try:
+            self._works.heed_clock()
+            self._take()
+            self._failing = False
+        except (OSError, PutRefused) as error:
+            if not self._failing:
+                log.warning("timer messages cannot be taken up now: %s", error)
+            self._failing = True
+            self._arm(AGAIN_S)
+
+    def _take(self) -> None:
+        offset = self._works.check.queue_offset
+        entries = self._store.entries(names.TIMER_TOPIC, 0, offset, SLICE)
+        if not entries:
+            return
+        write_ms = self._works.write_ms()
+        taken: list[Taken] = []
+        late = False
+        for entry in entries:
+            each = self._opened(entry)
+            if each.record is not None:
+                if taken and late != (each.out_ms < write_ms):
+                    break
+                late = each.out_ms < write_ms
+            taken.append(each)
+        if late:
+            self._deliver(taken, offset)
+        else:
+            self._lay(taken, offset, write_ms)
+
+    def _opened(self, entry: QueueEntry) -> Taken:
+        if entry.physical_offset in self.linked:
+            self.linked.discard(entry.physical_offset)
+            return Taken(entry, None, 0)
+        record = self._delivery.record(entry.physical_offset)
+        out_ms = None if record is None else whole(record.properties.get(Property.TIMER_OUT_MS, ""))
+        if out_ms is None:
+            return Taken(entry, None, 0)
+        return Taken(entry, record, out_ms // self._works.wheel.step_ms * self._works.wheel.step_ms)
+
+    def _lay(self, taken: list[Taken], offset: int, write_ms: int) -> None:
+        """Into log and wheel; as many as fit into the log's file. OSError: none was."""
+        works = self._works
+        lays = any(each.record is not None for each in taken)
+        room = works.log.room(len(taken)) if lays else len(taken)
+        units: list[Unit] = []
+        slots: dict[int, Slot] = {}
+        for entry, record, out_ms in taken[:room]:
+            if record is not None:
+                time_ms = self._slot_ms(out_ms, write_ms)
+                slot = slots.get(time_ms) or works.wheel.slot(time_ms)
+                unit = unit_of(entry, record, slot.last, time_ms, write_ms, roll=time_ms != out_ms)
+                slots[time_ms] = linked(slot, works.log.end + len(units) * UNIT.size, unit)
+                units.append(unit)
+        for time_ms in slots:
+            works.wheel.reserve(time_ms)
+        if units:
+            works.log.append(units)
+        for slot in slots.values():
+            works.wheel.put(slot)
+        self._went_on(offset + min(room, len(taken)))
+        self.total += len(units)
+        for _, record, _ in taken[:room]:
+            if record is not None:
+                deletes = Property.TIMER_DELETE_KEY in record.properties
+                self._metrics.add(record.properties.get(Property.REAL_TOPIC), -1 if deletes else 1)
+        if slots:
+            self._laid()
+
+    def _slot_ms(self, out_ms: int, write_ms: int) -> int:
+        """The slot for a message due at `out_ms`; of one that is too far ahead, where it is laid anew."""
+        step_ms = self._works.wheel.step_ms
+        beyond_ms = out_ms - write_ms - self._roll_slots * step_ms
+        if beyond_ms < 0:
+            return out_ms
+        slots = self._roll_slots
+        if beyond_ms < slots // 3 * step_ms:  # enough time for the next roll
+            slots //= 2
+        return write_ms + slots * step_ms
+
+    def _deliver(self, taken: list[Taken], offset: int) -> None:
+        """What is due already. PutRefused: the first cannot be put."""
+        last: Placed | None = None
+        done = 0
+        for _, record, _ in taken:
+            try:
+                placed = None if record is None else self._delivery.put(record, NEVER_WAITED_MS)
+            except PutRefused:
+                if last is None:
+                    raise
+                break
+            last = placed or last
+            done += 1
+        if last is None:
+            return self._went_on(offset + done)
+
+        def stored(well: bool) -> None:
+            self._busy = False
+            if not well:
+                return self._arm(AGAIN_S)
+            self.total += done
+            self._mark(taken[done - 1].entry)
+            self._went_on(offset + done)
+
+        self._busy = True
+        self._delivery.appender.follow(last.end, stored)
+
+    def _mark(self, entry: QueueEntry) -> None:
+        """Say in the log that the queue was taken up to here; the slot is one that nobody fires or fills."""
+        works = self._works
+        delay_ms = -ROUND * works.wheel.step_ms
+        try:
+            works.log.room(1)
+            works.log.append(
+                [Unit(-1, DEFAULT, works.write_ms(), delay_ms, entry.physical_offset, entry.size, 0)]
+            )
+        except OSError as error:  # the check point says it, too
+            log.warning("the timer log takes no mark: %s", error)
+
+    def _went_on(self, offset: int) -> None:
+        self._works.check.queue_offset = offset
+        self._works.moved()
+        self._changed()
+        self._arm(0)
+
+    def _arm(self, seconds: float) -> None:
+        if self._running and self._timer is None:
+            self._timer = self._loop.call_later(seconds, self.run)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def unit_of(entry: QueueEntry, record: Record, prev: int, time_ms: int, write_ms: int, *, roll: bool) -> Unit:
+    magic = DEFAULT | (ROLL if roll else 0)
+    if Property.TIMER_DELETE_KEY in record.properties:
+        magic |= DELETE
+    topic = record.properties.get(Property.REAL_TOPIC)
+    topic_hash = 0 if topic is None else java_hash(topic)
+    return Unit(prev, magic, write_ms, time_ms - write_ms, entry.physical_offset, entry.size, topic_hash)

@@ -1,0 +1,204 @@
+"""TimerLog: the files `timerlog/`, one unit for each message that waits, chained by slot (store-and-broker §1.13).
+
+A unit is 52 bytes: size i32, previous position of its slot i64, magic i32, write time i64, delay i32 (both ms),
+physical offset i64, size i32, Java hash of the real topic i32, reserved i64. A file that cannot take another unit and
+16 bytes ends with a blank. Written with pwrite, read through mappings. Loop thread; `sync` may run in another one.
+"""
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from firearrow.broker.errors import StartError
+
+UNIT = struct.Struct(">iqiqiqiiq")
+PREV_AT = 4
+BLANK = struct.Struct(">iqi")
+BLANK_MAGIC = 0xCBD43194 - (1 << 32)
+DEFAULT, ROLL, DELETE = 1, 2, 4
+MAGIC_BITS = 0xF
+
+
+class Unit(NamedTuple):
+    """`prev` and positions in the log, -1 none; times in ms."""
+
+    prev: int
+    magic: int
+    write_ms: int
+    delay_ms: int
+    physical_offset: int
+    size: int
+    topic_hash: int
+
+    @property
+    def time_ms(self) -> int:
+        return self.write_ms + self.delay_ms
+
+    @property
+    def is_mark(self) -> bool:
+        """It only says how far the timer's queue was taken."""
+        return self.delay_ms < 0
+
+    @property
+    def worth(self) -> int:
+        """What it adds to the number of messages that wait."""
+        return -1 if self.magic & DELETE else 1
+
+
+class LogFile:
+    """One file, mapped for reading."""
+
+    def __init__(self, path: Path, start: int, size: int) -> None:
+        self.path = path
+        self.start = start
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        os.ftruncate(self.fd, size)
+        self.map = mmap.mmap(self.fd, size, prot=mmap.PROT_READ)
+
+    def close(self) -> None:
+        self.map.close()
+        os.close(self.fd)
+
+
+class TimerLog:
+    """`end` is the position of the next unit; whoever opens the log finds it with `units` and says it by `cut`.
+
+    Files that exist keep their size, whatever `file_bytes` is. StartError for what is no timer log.
+    """
+
+    def __init__(self, folder: Path, file_bytes: int) -> None:
+        self._folder = folder
+        folder.mkdir(exist_ok=True)
+        paths = sorted(path for path in folder.iterdir() if path.name.isdecimal() and path.stat().st_size)
+        self.file_bytes = paths[0].stat().st_size if paths else file_bytes
+        for before, path in zip([None, *paths], paths, strict=False):
+            follows = before is None or int(path.name) == int(before.name) + self.file_bytes
+            if path.stat().st_size != self.file_bytes or not follows:
+                raise StartError(
+                    f"{path} is no file of a timer log of {self.file_bytes} bytes a file, move it away"
+                )
+        self._full = (self.file_bytes - BLANK.size) // UNIT.size * UNIT.size
+        """Bytes of units in a file that is followed by another."""
+        self._files = [LogFile(path, int(path.name), self.file_bytes) for path in paths]
+        self.end = self.start
+
+    @property
+    def start(self) -> int:
+        return self._files[0].start if self._files else 0
+
+    def boundary(self, position: int) -> int:
+        """`position` if a unit ends there, else the start of its file, or of the log."""
+        number = (position - self.start) // self.file_bytes
+        if not 0 <= number < len(self._files):
+            return self.start
+        file = self._files[number]
+        at = position - file.start
+        follows = at % UNIT.size == 0 and at > 0 and self._at(file, at - UNIT.size) is not None
+        return position if follows else file.start
+
+    def units(self, position: int) -> Iterator[tuple[int, Unit]]:
+        """Whole units from `position` on, where one begins, up to the first that is none."""
+        for file in self._files:
+            if file.start + self.file_bytes <= position:
+                continue
+            at = max(position - file.start, 0)
+            while (unit := self._at(file, at)) is not None:
+                yield file.start + at, unit
+                at += UNIT.size
+            if not self._is_blank(file, at):
+                return
+
+    def unit(self, position: int) -> Unit | None:
+        """The unit there; None if there is none."""
+        number = (position - self.start) // self.file_bytes
+        if not 0 <= number < len(self._files) or position >= self.end:
+            return None
+        file = self._files[number]
+        return self._at(file, position - file.start)
+
+    def last(self) -> Unit | None:
+        for file in reversed(self._files):
+            at = min(self.end - file.start, self._full) - UNIT.size
+            if at >= 0:
+                return self._at(file, at)
+        return None
+
+    def cut(self, end: int) -> None:
+        """Nothing behind `end` belongs to the log. OSError."""
+        while self._files and self._files[-1].start > end:
+            file = self._files.pop()
+            file.close()
+            file.path.unlink()
+        if self._files:
+            file = self._files[-1]
+            at = end - file.start
+            if at < self.file_bytes and any(file.map[at : at + UNIT.size]):
+                os.ftruncate(file.fd, at)
+                os.ftruncate(file.fd, self.file_bytes)
+        self.end = end
+
+    def room(self, count: int) -> int:
+        """How many units, at most `count`, fit where the next one comes; a file is begun if need be. OSError."""
+        last = self._files[-1] if self._files else None
+        at = self.end - last.start if last else 0
+        if last is None or self.file_bytes - at < UNIT.size + BLANK.size:
+            if last is not None and at < self.file_bytes:
+                os.pwrite(last.fd, BLANK.pack(self.file_bytes - at, 0, BLANK_MAGIC), at)
+            start = last.start + self.file_bytes if last else 0
+            self._files.append(LogFile(self._folder / f"{start:020d}", start, self.file_bytes))
+            self.end, at = start, 0
+        return min((self.file_bytes - at - BLANK.size) // UNIT.size, count)
+
+    def append(self, units: list[Unit]) -> None:
+        """All or none; `room` said that they fit. OSError."""
+        data = b"".join(UNIT.pack(UNIT.size, *unit, 0) for unit in units)
+        file = self._files[-1]
+        done = os.pwrite(file.fd, data, self.end - file.start)
+        if done != len(data):  # the disk filled up in between: the next try says so
+            os.pwrite(file.fd, bytes(done), self.end - file.start)
+            raise OSError(f"only {done} of {len(data)} bytes could be written to {file.path}")
+        self.end += len(data)
+
+    def relink(self, position: int, prev: int) -> None:
+        """The unit at `position` has another before it. OSError."""
+        file = self._files[(position - self.start) // self.file_bytes]
+        os.pwrite(file.fd, prev.to_bytes(8, "big", signed=True), position - file.start + PREV_AT)
+
+    def drop_below(self, physical_offset: int) -> None:
+        """Delete the oldest files whose messages lie below the log's start. OSError."""
+        while len(self._files) > 1:
+            unit = self._at(self._files[0], self._full - UNIT.size)
+            if unit is None or unit.physical_offset >= physical_offset:
+                return
+            file = self._files.pop(0)
+            file.close()
+            file.path.unlink()
+
+    def sync(self, position: int) -> None:
+        """Bring what lies at or behind `position` to the disk. OSError."""
+        for file in list(self._files):
+            if file.start + self.file_bytes > position:
+                os.fdatasync(file.fd)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def _at(self, file: LogFile, at: int) -> Unit | None:
+        if at + UNIT.size > self.file_bytes:
+            return None
+        size, prev, magic, write_ms, delay_ms, physical, length, topic_hash, _ = UNIT.unpack_from(
+            file.map, at
+        )
+        if size != UNIT.size or magic | MAGIC_BITS != MAGIC_BITS or length <= 0 or prev >= file.start + at:
+            return None
+        return Unit(prev, magic, write_ms, delay_ms, physical, length, topic_hash)
+
+    def _is_blank(self, file: LogFile, at: int) -> bool:
+        """The file goes on in the next one."""
+        if at + BLANK.size > self.file_bytes:
+            return True
+        return int(BLANK.unpack_from(file.map, at)[2]) == BLANK_MAGIC

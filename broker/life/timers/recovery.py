@@ -1,0 +1,125 @@
+"""Recovery of the timer at start: wheel, log and check point brought together again, without a look at the commit log.
+
+Apache's rules (TimerMessageStore.recover), made whole: units that the wheel had not taken up are linked into it, slots
+that name lost units are linked anew, and what lies in the log is not taken up from the timer's queue a second time.
+Loop thread, at start.
+"""
+
+import logging
+
+from firearrow._native.store.record import decode
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.life.timers.check import TimerCheck
+from firearrow.broker.life.timers.log import UNIT, TimerLog, Unit
+from firearrow.broker.life.timers.wheel import ROUND, SLOTS, Slot, TimerWheel
+from firearrow.broker.tables import names
+
+log = logging.getLogger("firearrow.timers")
+
+BLANK_SLOTS = 60
+"""So many slots of the wheel's round are kept free."""
+
+
+class Recovery:
+    """`linked`: physical offsets of messages behind `queue_offset` of the timer's queue that are in the log already."""
+
+    def __init__(
+        self, store: MessageStore, wheel: TimerWheel, timer_log: TimerLog, check: TimerCheck
+    ) -> None:
+        self._store = store
+        self._wheel = wheel
+        self._log = timer_log
+        self._check = check
+        self.linked: set[int] = set()
+
+    def run(self, now_ms: int, unsure_ms: int) -> None:
+        """Afterwards the wheel waits with every slot that is not fired. `unsure_ms`: what fired so shortly before the
+        machine stopped may be lost. OSError."""
+        check, wheel, step = self._check, self._wheel, self._wheel.step_ms
+        if check.lost_power:
+            check.read_ms -= unsure_ms
+        oldest_ms = (now_ms // step - ROUND + BLANK_SLOTS) * step
+        check.read_ms = max(check.read_ms // step * step, oldest_ms)
+        slots = wheel.load(check.read_ms)
+        self._read_tail(self._begin())
+        self._mend(slots)
+        check.queue_offset = self._queue_offset(unsure_ms if check.lost_power else 0)
+
+    def _begin(self) -> int:
+        """Up to here the wheel has all that the log has."""
+        check, timer_log = self._check, self._log
+        begin = check.flushed if check.is_ours else check.flushed - timer_log.file_bytes
+        return timer_log.start if self._wheel.is_new else timer_log.boundary(begin)
+
+    def _read_tail(self, begin: int) -> None:
+        """Link what the wheel lacks, and cut the log behind its last good unit."""
+        end, reach = begin, self._store.written
+        first = self._store.entries(names.TIMER_TOPIC, 0, self._check.queue_offset, 1)
+        taken_from = first[0].physical_offset if first else reach
+        for position, unit in self._log.units(begin):
+            if unit.physical_offset + unit.size > reach:
+                break
+            self._link(position, unit)
+            if unit.physical_offset >= taken_from and not unit.is_mark:
+                self.linked.add(unit.physical_offset)
+            end = position + UNIT.size
+        self._log.cut(end)
+
+    def _mend(self, slots: list[Slot]) -> None:
+        """Slots whose chain begins with a unit that is lost, or another's, are linked anew."""
+        lost = [slot for slot in slots if not self._names_own(slot)]
+        if not lost:
+            return
+        log.warning("%d slots of the timer wheel named lost units and are linked anew", len(lost))
+        for slot in lost:
+            self._wheel.clear(slot.time * self._wheel.step_ms)
+        begin = min(slot.first for slot in lost)
+        for position, unit in self._log.units(self._log.boundary(begin)):
+            self._link(position, unit)
+
+    def _names_own(self, slot: Slot) -> bool:
+        unit = self._log.unit(slot.last)
+        return unit is not None and unit.time_ms // self._wheel.step_ms == slot.time
+
+    def _link(self, position: int, unit: Unit) -> None:
+        time, first = unit.time_ms // self._wheel.step_ms, self._check.read_ms // self._wheel.step_ms
+        if not first <= time < first + SLOTS:
+            return
+        slot = self._wheel.slot(unit.time_ms)
+        if slot.last < position:
+            self._wheel.reserve(unit.time_ms)
+            self._wheel.put(linked(slot, position, unit))
+
+    def _queue_offset(self, unsure_ms: int) -> int:
+        """Where the timer goes on in its queue: as the check point says, unless it was lost, or the log lags behind
+        it because the machine stopped."""
+        check, store, after_last = self._check, self._store, self._after_last()
+        offset = check.queue_offset
+        if check.is_new and after_last is not None:
+            offset = after_last
+        elif check.lost_power:
+            offset = min(offset, after_last or 0)
+        low = store.min_offset(names.TIMER_TOPIC, 0)
+        high = store.max_offset(names.TIMER_TOPIC, 0)
+        offset = min(max(offset, low), high)
+        if unsure_ms:
+            since_ms = store.store_time(names.TIMER_TOPIC, 0, high - 1) - unsure_ms
+            while offset > low and store.store_time(names.TIMER_TOPIC, 0, offset - 1) >= since_ms:
+                offset -= 1
+        return offset
+
+    def _after_last(self) -> int | None:
+        """Queue offset behind that of the log's last unit; None if there is none, or its message is gone."""
+        unit = self._log.last()
+        data = None if unit is None else self._store.record_at(unit.physical_offset)
+        if data is None:
+            return None
+        record = decode(data, False)
+        return record.queue_offset + 1 if record.topic == names.TIMER_TOPIC else None
+
+
+def linked(slot: Slot, position: int, unit: Unit) -> Slot:
+    """The slot with one more unit, which becomes the head of its chain; a unit that deletes counts against it."""
+    return slot._replace(
+        first=position if slot.first < 0 else slot.first, last=position, waiting=slot.waiting + unit.worth
+    )

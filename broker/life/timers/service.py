@@ -1,0 +1,195 @@
+"""TimerService: timer messages (TimerMessageStore), put together from intake and firing. Loop thread but `save`.
+
+Opens `timerwheel`, `timerlog/` and `config/timercheck`; what the journal noted is heard before `start`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.clock import Clock
+from firearrow.broker.errors import StartError
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.journal import Journal
+from firearrow.broker.life.timers.check import TimerCheck
+from firearrow.broker.life.timers.clockwork import Clockwork
+from firearrow.broker.life.timers.delivery import Delivery
+from firearrow.broker.life.timers.firing import Firing
+from firearrow.broker.life.timers.intake import Intake
+from firearrow.broker.life.timers.log import TimerLog
+from firearrow.broker.life.timers.metrics import TimerMetrics
+from firearrow.broker.life.timers.recall import delete_key
+from firearrow.broker.life.timers.recovery import Recovery
+from firearrow.broker.life.timers.wheel import TimerWheel
+from firearrow.broker.options import Options
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables import names
+
+log = logging.getLogger("firearrow.timers")
+
+CLEAN_S = 30.0
+PACE_MS = 1000
+QUEUE = (names.TIMER_TOPIC, 0)
+
+
+class Pace:
+    """How much a count grows in a second, measured whenever it is asked for."""
+
+    def __init__(self, clock: Clock, count: Callable[[], int]) -> None:
+        self._clock = clock
+        self._count = count
+        self._since_ms, self._before, self._rate = clock.monotonic_ms(), count(), 0.0
+
+    def rate(self) -> float:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._since_ms >= PACE_MS:
+            count = self._count()
+            self._rate = (count - self._before) * 1000 / (now_ms - self._since_ms)
+            self._since_ms, self._before = now_ms, count
+        return self._rate
+
+
+class TimerService:
+    """`changed()`: the files are to be saved. StartError when they cannot be opened."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        appender: Appender,
+        journal: Journal,
+        metrics: TimerMetrics,
+        options: Options,
+        clock: Clock,
+        stats: Stats,
+        changed: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._clock = clock
+        self._works = _opened(store, options, clock)
+        self._delivery = Delivery(store, appender, journal, clock, stats)
+        self._firing = Firing(
+            loop,
+            self._works,
+            self._delivery,
+            metrics,
+            clock,
+            delete_key=lambda topic, key: delete_key(topic, key, with_topic=options.recall_key_with_topic),
+            flushed=lambda: store.flushed,
+            changed=changed,
+        )
+        self._intake = Intake(
+            loop,
+            store,
+            self._works,
+            self._delivery,
+            metrics,
+            roll_slots=options.timer_roll_slots,
+            laid=self._firing.wake,
+            changed=changed,
+        )
+        self._unsure_ms = 0 if options.sync_flush else 2 * options.flush_interval_ms + 1000
+        self._intake_pace = Pace(clock, lambda: self._intake.total)
+        self._firing_pace = Pace(clock, lambda: self._firing.total)
+        self._cleaning: asyncio.TimerHandle | None = None
+        self._started = False
+
+    def restore(self, name: str, number: int, value: int) -> None:
+        """The message at physical offset `value` of the timer's topic was delivered (journal)."""
+        self._delivery.delivered.add(value)
+
+    def start(self) -> None:
+        """Take up what the files say. StartError when they cannot be written."""
+        works = self._works
+        recovery = Recovery(self._store, works.wheel, works.log, works.check)
+        try:
+            recovery.run(self._clock.now_ms(), self._unsure_ms)
+            works.moved()
+        except OSError as error:
+            raise _unusable(self._store.root, error) from None
+        works.read_ms = works.check.read_ms
+        self._started = True
+        self._intake.linked = recovery.linked
+        self._intake.start()
+        self._firing.start()
+        self._clean()
+
+    def stop(self) -> None:
+        self._intake.stop()
+        self._firing.stop()
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+
+    def close(self) -> None:
+        """Once everything that was put is written. OSError."""
+        works = self._works
+        if self._started:
+            self._firing.leave()
+            self.save()
+            works.check.done()
+        for part in (works.check, works.wheel, works.log):
+            part.close()
+
+    def news(self, queues: set[tuple[str, int]]) -> None:
+        if QUEUE in queues:
+            self._intake.run()
+
+    def save(self) -> None:
+        """Bring wheel, log and check point to the disk; may run in another thread. OSError."""
+        works = self._works
+        end = works.log.end
+        works.log.sync(works.check.flushed)
+        works.wheel.sync()
+        works.check.sync(end)
+
+    def slot_count(self, time_ms: int) -> int:
+        """How many messages wait in the slot of that time."""
+        return self._works.wheel.slot(time_ms).waiting
+
+    def check_point(self) -> bytes:
+        """The 56 bytes of GET_TIMER_CHECK_POINT."""
+        return self._works.check.encoded()
+
+    def runtime(self) -> dict[str, str]:
+        """What the runtime info says of the timer."""
+        works = self._works
+        waiting = works.wheel.next(works.read_ms)
+        behind_ms = 0 if waiting is None else max(works.floor_ms() - waiting, 0)
+        behind = self._store.max_offset(*QUEUE) - works.check.queue_offset
+        return {
+            "timerReadBehind": str(behind_ms // 1000),
+            "timerOffsetBehind": str(behind),
+            "timerCongestNum": str(works.wheel.count),
+            "timerEnqueueTps": str(self._intake_pace.rate()),
+            "timerDequeueTps": str(self._firing_pace.rate()),
+        }
+
+    def _clean(self) -> None:
+        """Log files whose messages are gone from the commit log go, too."""
+        try:
+            self._works.log.drop_below(self._store.min_physical)
+        except OSError as error:
+            log.warning("an old file of the timer log cannot be deleted: %s", error)
+        self._cleaning = self._loop.call_later(CLEAN_S, self._clean)
+
+
+def _opened(store: MessageStore, options: Options, clock: Clock) -> Clockwork:
+    root = Path(store.root)
+    try:
+        (root / "config").mkdir(exist_ok=True)
+        wheel = TimerWheel(root / "timerwheel", options.timer_precision_ms)
+        timer_log = TimerLog(root / "timerlog", options.timer_log_file_bytes)
+        check = TimerCheck(root / "config" / "timercheck")
+    except OSError as error:
+        raise _unusable(store.root, error) from None
+    return Clockwork(wheel, timer_log, check, clock)
+
+
+def _unusable(root: str, error: OSError) -> StartError:
+    return StartError(
+        f"cannot open the timer's files in {root} ({error.filename or root}: {error.strerror or error}): "
+        "make room or set its permissions"
+    )
