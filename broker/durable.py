@@ -18,6 +18,7 @@ CHANGES = frozenset(
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
         RequestCode.PUT_KV_CONFIG,
         RequestCode.DELETE_KV_CONFIG,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
     )
 )
 

@@ -107,6 +107,10 @@ class Options:
     # consumers
     long_polling: bool = _option(True, "longPollingEnable", "running")
     short_polling_ms: int = _option(1000, "shortPollingTimeMills", "running", low=1)
+    server_assigns: bool = _option(True, "serverLoadBalancerEnable", "running")
+    default_request_mode: str = _option("PULL", "defaultMessageRequestMode", "running")
+    pop_share_queues: int = _option(-1, "defaultPopShareQueueNum", "running", low=-1, high=1 << 20)
+    route_period_ms: int = _option(30_000, "loadBalancePollNameServerInterval", low=100)
     lite_pull: bool = _option(True, "litePullMessageEnable", "running")
     slave_read: bool = _option(False, "slaveReadEnable", "running")
     reject_pull_consumers: bool = _option(False, "rejectPullConsumerEnable", "running")
@@ -171,6 +175,8 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         return number
     if key == "messageDelayLevel":
         _ = Options(delay_levels=text).delay_levels_ms
+    if key == "defaultMessageRequestMode" and text not in ("PULL", "POP"):
+        raise ValueError(f"defaultMessageRequestMode must be PULL or POP, not {text[:64]!r}")
     if key == "flushDiskType" and text not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
         raise ValueError(f"flushDiskType must be ASYNC_FLUSH or SYNC_FLUSH, not {text[:64]!r}")
     return text

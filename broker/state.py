@@ -15,6 +15,7 @@ from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.request_modes import RequestModes
 from firearrow.broker.tables.topics import TopicTable
 
 
@@ -34,6 +35,7 @@ class State:
     offsets: ConsumerOffsets
     clients: ClientTable
     locks: RebalanceLocks
+    modes: RequestModes
     topics_loaded: bool
 
     @staticmethod
@@ -65,7 +67,9 @@ class State:
         load(saver, "groups", folder / "subscriptionGroup.json", groups)
         offsets_name = "lmqConsumerOffset.json" if options.lmq else "consumerOffset.json"
         load(saver, "offsets", folder / offsets_name, offsets)
-        return State(topics, groups, offsets, clients, RebalanceLocks(clock), topics_loaded)
+        modes = RequestModes(changed=lambda: saver.soon("modes"))
+        load(saver, "modes", folder / "messageRequestMode.json", modes, make=False)
+        return State(topics, groups, offsets, clients, RebalanceLocks(clock), modes, topics_loaded)
 
 
 def load(saver: Saver, name: str, path: Path, table: Table, *, make: bool = True) -> bool:

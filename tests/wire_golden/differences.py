@@ -69,7 +69,7 @@ LATER = {
 }
 NEVER_SERVED = {
     "not yet: timers": (370,),
-    "not yet: POP": (400, 401, 200050, 200051, 200053, 200151),
+    "not yet: POP": (200050, 200051, 200053, 200151),
     "cold data and read-ahead": (2003, 2004),
 }
 SILENT = {"not yet: transactions": 39}

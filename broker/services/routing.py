@@ -1,0 +1,114 @@
+"""Routing: on which brokers a topic has queues to read, as its name servers say. Loop thread.
+
+The name server of this process is asked directly, others over TCP; what those say is kept for a while, also that
+they know nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import Clock
+from firearrow.broker.fastjson import MessageQueue, loads
+from firearrow.broker.peer import Address, Peer
+from firearrow.broker.tables import names, reading
+from firearrow.broker.tables.routes import RouteTable
+
+log = logging.getLogger("firearrow.routing")
+
+Queues = list[MessageQueue]
+Connect = Callable[[str, int], Awaitable[Peer]]
+ANSWER_S = 3.0
+TOPICS_MAX = 10_000
+QUEUES_MAX = 65_536
+"""Queues of one topic on all brokers."""
+
+
+class RoutingError(Exception):
+    """No name server answered."""
+
+
+class Routing:
+    """`own` is the name server of this process, `connect` opens a connection to another one."""
+
+    def __init__(
+        self,
+        own: RouteTable | None,
+        others: Sequence[Address],
+        *,
+        connect: Connect,
+        clock: Clock,
+        period_ms: int,
+    ) -> None:
+        self._own = own
+        self._others = others
+        self._connect = connect
+        self._clock = clock
+        self._period_ms = period_ms
+        self._peers: dict[Address, Peer] = {}
+        self._told: dict[str, tuple[int, Queues | None]] = {}
+
+    async def queues(self, topic: str) -> Queues | None:
+        """All queues of the topic that may be read, sorted; None if nobody knows the topic, or answers."""
+        route = None if self._own is None else self._own.route(topic)
+        if route is not None:
+            found = [(name, data.perm, data.read_queues) for name, data in route.queues.items()]
+            return _readable(topic, found)
+        now = self._clock.monotonic_ms()
+        known = self._told.get(topic)
+        if not self._others or (known is not None and now - known[0] < self._period_ms):
+            return None if known is None else known[1]
+        try:
+            queues = await self._asked(topic)
+        except RoutingError as error:
+            log.warning("the route of %s: %s", topic, error)
+            return None if known is None else known[1]
+        if topic not in self._told and len(self._told) >= TOPICS_MAX:
+            del self._told[next(iter(self._told))]
+        self._told[topic] = now, queues
+        return queues
+
+    async def _asked(self, topic: str) -> Queues | None:
+        """What the first name server says that answers."""
+        faults: list[str] = []
+        for address in self._others:
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    peer = await self._peer(address)
+                    request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+                    answer = await peer.ask(request, ANSWER_S)
+                if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+                    return None
+                if answer.code == ResponseCode.SUCCESS:
+                    return _queues_of(topic, answer.body)
+                faults.append(f"{address[0]}:{address[1]} answers {answer.code}")
+            except (OSError, ValueError) as error:
+                faults.append(f"{address[0]}:{address[1]}: {error or type(error).__name__}")
+        raise RoutingError(", ".join(faults))
+
+    async def _peer(self, address: Address) -> Peer:
+        peer = self._peers.get(address)
+        if peer is None or peer.closed:
+            peer = self._peers[address] = await self._connect(*address)
+        return peer
+
+
+def _queues_of(topic: str, body: bytes) -> Queues:
+    """Of a TopicRouteData. ValueError."""
+    of = reading.members(loads(body), "the route")
+    found = []
+    for item in reading.items(of.get("queueDatas"), "queueDatas"):
+        data = reading.members(item, "queueDatas")
+        count = reading.number(data, "readQueueNums")
+        found.append((reading.text(data, "brokerName"), reading.number(data, "perm"), count))
+    return _readable(topic, found)
+
+
+def _readable(topic: str, found: list[tuple[str, int, int]]) -> Queues:
+    """Of brokers by name, permission and queues to read. ValueError."""
+    readable = [(name, count) for name, perm, count in found if perm & names.PERM_READ]
+    if sum(count for _, count in readable) > QUEUES_MAX:
+        raise ValueError(f"readQueueNums add up to more than {QUEUES_MAX}")
+    return sorted(MessageQueue(name, number, topic) for name, count in readable for number in range(count))

@@ -1,0 +1,92 @@
+"""RequestModes: which consumer groups pop a topic instead of pulling it, and `messageRequestMode.json`.
+
+Loop thread; `to_json` may run in another one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firearrow.broker.fastjson import loads, pretty
+from firearrow.broker.tables import reading
+
+PULL, POP = "PULL", "POP"
+MODES_MAX = 100_000
+
+
+class ModeRefused(ValueError):
+    """A mode that may not be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMode:
+    """`share_queues`: a client that pops has the queues of so many others, too; 0 or less: those of all."""
+
+    topic: str
+    group: str
+    mode: str
+    share_queues: int
+
+    def to_object(self) -> dict[str, object]:
+        return {
+            "consumerGroup": self.group,
+            "mode": self.mode,
+            "popShareQueueNum": self.share_queues,
+            "topic": self.topic,
+        }
+
+    @staticmethod
+    def from_object(value: object) -> "RequestMode":
+        """ValueError names the member that is wrong."""
+        of = reading.members(value, "request mode")
+        mode = reading.text(of, "mode", PULL)
+        if mode not in (PULL, POP):
+            raise ValueError(f"mode must be PULL or POP, not {mode[:64]}")
+        return RequestMode(
+            reading.text(of, "topic"),
+            reading.text(of, "consumerGroup"),
+            mode,
+            reading.number(of, "popShareQueueNum", 0, low=-1 - reading.INT_MAX),
+        )
+
+
+class RequestModes:
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
+        self._changed = changed
+        self._table: dict[str, dict[str, RequestMode]] = {}
+        self._count = 0
+
+    def get(self, topic: str, group: str) -> RequestMode | None:
+        return self._table.get(topic, {}).get(group)
+
+    def set(self, mode: RequestMode) -> None:
+        """ModeRefused when the table is full."""
+        self._put(mode)
+        self._changed()
+
+    def to_object(self) -> dict[str, object]:
+        return {
+            "messageRequestModeMap": {
+                topic: {group: mode.to_object() for group, mode in modes.copy().items()}
+                for topic, modes in self._table.copy().items()
+            }
+        }
+
+    def to_json(self) -> bytes:
+        return pretty(self.to_object())
+
+    def load(self, text: bytes) -> None:
+        """Take the file's modes for ours. ValueError: nothing was taken."""
+        of = reading.members(loads(text), "messageRequestMode.json")
+        table = reading.members_or_none(of.get("messageRequestModeMap"), "messageRequestModeMap")
+        fresh = RequestModes()
+        for modes in table.values():
+            for mode in reading.members(modes, "messageRequestModeMap").values():
+                fresh._put(RequestMode.from_object(mode))
+        self._table, self._count = fresh._table, fresh._count
+
+    def _put(self, mode: RequestMode) -> None:
+        known = self.get(mode.topic, mode.group)
+        if known is None and self._count >= MODES_MAX:
+            raise ModeRefused(f"{self._count} request modes are set, at most {MODES_MAX}")
+        self._count += known is None
+        self._table.setdefault(mode.topic, {})[mode.group] = mode
