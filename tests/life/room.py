@@ -63,12 +63,16 @@ class Room:
     """`listeners` hear the news of queues, as services do."""
 
     def __init__(
-        self, folder: Path, levels_ms: tuple[int, ...] = (1000, 5000), now_ms: int = 1_700_000_000_000
+        self,
+        folder: Path,
+        levels_ms: tuple[int, ...] = (1000, 5000),
+        now_ms: int = 1_700_000_000_000,
+        store: MessageStore | None = None,
     ) -> None:
         self.clock = ManualClock(now_ms)
         self.timers = ManualLoop(self.clock)
         self.loop = cast(asyncio.AbstractEventLoop, self.timers)
-        self.store = MessageStore.open(
+        self.store = store or MessageStore.open(
             folder, segment_bytes=1 << 20, queue_file_bytes=20_000, index_slots=100, index_entries=400,
             delay_levels_ms=levels_ms,
         )  # fmt: skip

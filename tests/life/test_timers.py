@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from firearrow._native.store.store import MessageStore
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind
@@ -27,8 +28,14 @@ DAY_MS = 86_400_000
 class Timing(Room):
     """A store with a timer; `options` as those of the broker."""
 
-    def __init__(self, folder: Path, now_ms: int = NOW, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(folder, now_ms=now_ms)
+    def __init__(
+        self,
+        folder: Path,
+        now_ms: int = NOW,
+        store: MessageStore | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(folder, now_ms=now_ms, store=store)
         (folder / "config").mkdir(exist_ok=True)
         self.folder = folder
         self.options = dataclasses.replace(Options(), timer_log_file_bytes=10_400, **options)

@@ -130,7 +130,7 @@ class Intake:
         slots: dict[int, Slot] = {}
         for entry, record, out_ms in taken[:room]:
             if record is not None:
-                time_ms = self._slot_ms(out_ms, write_ms)
+                time_ms = slot_ms(out_ms, write_ms, self._roll_slots, works.wheel.step_ms)
                 slot = slots.get(time_ms) or works.wheel.slot(time_ms)
                 unit = unit_of(entry, record, slot.last, time_ms, write_ms, roll=time_ms != out_ms)
                 slots[time_ms] = linked(slot, works.log.end + len(units) * UNIT.size, unit)
@@ -149,17 +149,6 @@ class Intake:
                 self._metrics.add(record.properties.get(Property.REAL_TOPIC), -1 if deletes else 1)
         if slots:
             self._laid()
-
-    def _slot_ms(self, out_ms: int, write_ms: int) -> int:
-        """The slot for a message due at `out_ms`; of one that is too far ahead, where it is laid anew."""
-        step_ms = self._works.wheel.step_ms
-        beyond_ms = out_ms - write_ms - self._roll_slots * step_ms
-        if beyond_ms < 0:
-            return out_ms
-        slots = self._roll_slots
-        if beyond_ms < slots // 3 * step_ms:  # enough time for the next roll
-            slots //= 2
-        return write_ms + slots * step_ms
 
     def _deliver(self, taken: list[Taken], offset: int) -> None:
         """What is due already. PutRefused: the first cannot be put."""
@@ -214,6 +203,17 @@ class Intake:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def slot_ms(out_ms: int, write_ms: int, roll_slots: int, step_ms: int) -> int:
+    """The slot for a message due at `out_ms`; of one that is too far ahead, where it is laid anew."""
+    beyond_ms = out_ms - write_ms - roll_slots * step_ms
+    if beyond_ms < 0:
+        return out_ms
+    slots = roll_slots
+    if beyond_ms < slots // 3 * step_ms:  # enough time for the next roll
+        slots //= 2
+    return write_ms + slots * step_ms
 
 
 def unit_of(entry: QueueEntry, record: Record, prev: int, time_ms: int, write_ms: int, *, roll: bool) -> Unit:

@@ -1,0 +1,83 @@
+"""A store with pending timers changes hands, after a clean stop or a kill: each message is delivered, none twice."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from tests.interop.conftest import need
+from tests.interop.peers import Apache, FireArrow, address
+from tests.interop.workshop import java_class_path
+from tests.process import Connection
+from tests.process.requests import read_queue, send_ext
+
+pytestmark = pytest.mark.interop
+
+Open = Callable[[Path, dict[str, str]], AbstractContextManager[FireArrow] | AbstractContextManager[Apache]]
+SETTINGS = {
+    "mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "20000", "maxHashSlotNum": "500",
+    "maxIndexNum": "2000", "mappedFileSizeTimerLog": "10400", "timerWheelEnable": "true",
+    "recallMessageEnable": "true", "brokerName": "broker-a", "timerRollWindowSlot": "20",
+}  # fmt: skip
+TOPIC, DAY_MS = "Timed", 86_400_000
+EARLY, PENDING = 40, 500
+"""Delivered before the store changes hands; due later, some of them rolled on the way."""
+ENQUEUED_S = 3
+"""Apache's check point is up to a second behind, and so are its deliveries."""
+
+
+def send(client: Connection, body: str, deliver_ms: int) -> str:
+    """The recall handle."""
+    answer = client.ask(
+        RequestCode.SEND_MESSAGE_V2, send_ext(TOPIC, i=f"TIMER_DELIVER_MS\x01{deliver_ms}\x02"), body.encode()
+    )
+    assert answer.code == 0, answer.remark
+    return answer.ext["recallHandle"]
+
+
+def write(client: Connection, due_ms: int) -> set[bytes]:
+    """What is to be delivered in all; messages that are due when the timer sees them come last."""
+    now_ms = time.time_ns() // 1_000_000
+    for number in range(EARLY):
+        send(client, f"early {number}", now_ms + 1500 + number * 25)
+    handles = [send(client, f"pending {number}", due_ms + number * 20) for number in range(PENDING)]
+    send(client, "far", now_ms + 2 * DAY_MS)
+    recalled = range(0, PENDING, 50)
+    for number in recalled:
+        ext = {"producerGroup": "PG", "topic": TOPIC, "recallHandle": handles[number]}
+        assert client.ask(RequestCode.RECALL_MESSAGE, ext).code == 0
+    time.sleep(ENQUEUED_S)
+    for number in range(3):
+        properties = f"TIMER_OUT_MS\x01{now_ms - 5000}\x02REAL_TOPIC\x01{TOPIC}\x02REAL_QID\x010\x02"
+        ext = send_ext("rmq_sys_wheel_timer", i=properties)
+        assert client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"late %d" % number).code == 0
+    time.sleep(ENQUEUED_S)
+    early = {b"early %d" % number for number in range(EARLY)} | {b"late %d" % number for number in range(3)}
+    assert {record.body for record in read_queue(client, TOPIC, 0)} == early
+    return early | {b"pending %d" % number for number in range(PENDING) if number not in recalled}
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize(
+    ("writer", "reader"), [(FireArrow, Apache), (Apache, FireArrow)], ids=["ours", "theirs"]
+)
+def test_pending_timers_change_hands(writer: Open, reader: Open, end: str, tmp_path: Path) -> None:
+    need(lambda: java_class_path("client5"))
+    store = tmp_path / "store"
+    with writer(store, SETTINGS) as peer, Connection(address(peer.address)) as client:
+        due_ms = time.time_ns() // 1_000_000 + 30_000
+        expected = write(client, due_ms)
+        peer.stop() if end == "stop" else peer.__exit__(None, None, None)
+    with reader(store, SETTINGS) as peer, Connection(address(peer.address)) as client:
+        deadline = due_ms / 1000 + PENDING * 0.02 + 15
+        while len(read_queue(client, TOPIC, 0)) < len(expected) and time.time() < deadline:
+            time.sleep(0.5)
+        time.sleep(ENQUEUED_S)
+        found = Counter(record.body for record in read_queue(client, TOPIC, 0))
+        assert set(found) == expected
+        assert [body for body, times in found.items() if times > 1] == []
+        peer.stop()
