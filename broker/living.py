@@ -61,6 +61,7 @@ class Living:
         store_host: bytes,
     ) -> None:
         self._journal = journal
+        self._turned = 0
         self._saver = saver
         options = config.options
         folder = Path(options.store_root) / "config"
@@ -145,12 +146,13 @@ class Living:
         self._periodic.every(self._save_s, self.keep)
 
     def keep(self) -> None:
-        """Bring all progress to its files, and let go of the journal that held it until then."""
+        """Bring all progress to its files, and let go of the journal that was full when this was done last: what was
+        on its way to the disk then stands in the files now."""
         try:
-            number = self._journal.turn()
+            before, self._turned = self._turned, self._journal.turn()
         except OSError as error:
             return log.error("the journal cannot begin a new file: %s", error)
-        self._saver.save_changed().add_done_callback(lambda _: self._kept(number))
+        self._saver.save_changed().add_done_callback(lambda _: self._kept(before))
 
     def _kept(self, number: int) -> None:
         if not self._saver.failing:
