@@ -52,7 +52,9 @@ class ManualLoop:
         self._clock.advance(max(0, until - self._clock.monotonic_ms()))
 
     def step(self) -> None:
-        """The next thing alone."""
+        """The next thing alone, if there is any."""
+        if not self._timers:
+            return
         at, _, timer = heapq.heappop(self._timers)
         self._clock.advance(max(0, int(-(-at // 1)) - self._clock.monotonic_ms()))
         if timer.call is not None:

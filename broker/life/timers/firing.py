@@ -48,6 +48,10 @@ class Due:
         self.cut = 0
         self.head = -1
 
+    @property
+    def is_empty(self) -> bool:
+        return self.position < 0 and self.read == len(self.deletes) and not self.others
+
 
 class Firing:
     """`delete_key(topic, unique_key)` is what a recall of that message carries; `flushed()` how far the commit log is
@@ -114,8 +118,11 @@ class Firing:
     def leave(self) -> None:
         """What was delivered of a slot is left out of its chain: another run fires the rest. All is on the disk.
         OSError."""
-        if self._due is not None and self._ends:
-            self._cut(self._due, self._ends.pop()[1])
+        due = self._due
+        if due is not None and due.is_empty:
+            self._end(due)
+        elif due is not None and self._ends:
+            self._cut(due, self._ends.pop()[1])
 
     def _next(self) -> Due | None:
         works = self._works
@@ -189,8 +196,8 @@ class Firing:
                 return self._arm(AGAIN_S)
             self.total += done
             del due.others[len(due.others) - done :]
-            if last is not None and due.others:
-                self._ends.append((last.end, due.others[-1]))
+            if due.others:
+                self._ends.append((last.end if last else 0, due.others[-1]))
             for topic in topics:
                 self._metrics.add(topic, -1)
             self._arm(0)

@@ -41,9 +41,11 @@ class Recovery:
         oldest_ms = (now_ms // step - ROUND + BLANK_SLOTS) * step
         check.read_ms = max(check.read_ms // step * step, oldest_ms)
         slots = wheel.load(check.read_ms)
-        self._read_tail(self._begin())
+        begin = self._begin()
+        offset = self._taken(unsure_ms if check.lost_power else 0)
+        self._read_tail(begin, offset)
         self._mend(slots)
-        check.queue_offset = self._queue_offset(unsure_ms if check.lost_power else 0)
+        check.queue_offset = self._clamped(self._after_tail(offset))
 
     def _begin(self) -> int:
         """Up to here the wheel has all that the log has."""
@@ -51,10 +53,10 @@ class Recovery:
         begin = check.flushed if check.is_ours else check.flushed - timer_log.file_bytes
         return timer_log.start if self._wheel.is_new else timer_log.boundary(begin)
 
-    def _read_tail(self, begin: int) -> None:
+    def _read_tail(self, begin: int, queue_offset: int) -> None:
         """Link what the wheel lacks, and cut the log behind its last good unit."""
         end, reach = begin, self._store.written
-        first = self._store.entries(names.TIMER_TOPIC, 0, self._check.queue_offset, 1)
+        first = self._store.entries(names.TIMER_TOPIC, 0, queue_offset, 1)
         taken_from = first[0].physical_offset if first else reach
         for position, unit in self._log.units(begin):
             if unit.physical_offset + unit.size > reach:
@@ -90,23 +92,28 @@ class Recovery:
             self._wheel.reserve(unit.time_ms)
             self._wheel.put(linked(slot, position, unit))
 
-    def _queue_offset(self, unsure_ms: int) -> int:
-        """Where the timer goes on in its queue: as the check point says, unless it was lost, or the log lags behind
-        it because the machine stopped."""
-        check, store, after_last = self._check, self._store, self._after_last()
-        offset = check.queue_offset
-        if check.is_new and after_last is not None:
-            offset = after_last
-        elif check.lost_power:
-            offset = min(offset, after_last or 0)
-        low = store.min_offset(names.TIMER_TOPIC, 0)
-        high = store.max_offset(names.TIMER_TOPIC, 0)
-        offset = min(max(offset, low), high)
+    def _taken(self, unsure_ms: int) -> int:
+        """How far the timer's queue was taken, as the check point says; not the messages of the last `unsure_ms`."""
+        store, offset = self._store, self._clamped(self._check.queue_offset)
         if unsure_ms:
-            since_ms = store.store_time(names.TIMER_TOPIC, 0, high - 1) - unsure_ms
+            low = store.min_offset(names.TIMER_TOPIC, 0)
+            newest = store.max_offset(names.TIMER_TOPIC, 0) - 1
+            since_ms = store.store_time(names.TIMER_TOPIC, 0, newest) - unsure_ms
             while offset > low and store.store_time(names.TIMER_TOPIC, 0, offset - 1) >= since_ms:
                 offset -= 1
         return offset
+
+    def _after_tail(self, offset: int) -> int:
+        """The log lags behind when the machine stopped; it speaks alone when the check point was lost."""
+        after_last = self._after_last()
+        if self._check.is_new:
+            self.linked.clear()
+            return after_last or 0
+        return min(offset, after_last or 0) if self._check.lost_power else offset
+
+    def _clamped(self, offset: int) -> int:
+        low = self._store.min_offset(names.TIMER_TOPIC, 0)
+        return min(max(offset, low), self._store.max_offset(names.TIMER_TOPIC, 0))
 
     def _after_last(self) -> int | None:
         """Queue offset behind that of the log's last unit; None if there is none, or its message is gone."""
