@@ -1,0 +1,91 @@
+"""Asking: CHECK_TRANSACTION_STATE (39), one-way, to any living producer of the half message's group. Loop thread."""
+
+import struct
+from dataclasses import replace
+
+from firearrow._native.store.record import Record
+from firearrow._native.store.store import Placed
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.errors import Refusal
+from firearrow.broker.life.transactions.half import real_place
+from firearrow.broker.messageids import offset_id
+from firearrow.broker.messages import Message, Property, properties_text
+from firearrow.broker.peer import Peer
+from firearrow.broker.tables import names
+from firearrow.broker.tables.clients import ClientTable
+
+TRIES = 3
+MAGIC_V1, MAGIC_V2 = -626843481, -626843477
+TOPIC_V1_BYTES_MAX = 127
+
+
+class Asking:
+    """`host`: where this store's offset ids lie."""
+
+    def __init__(self, clients: ClientTable, broker_name: str, host: bytes) -> None:
+        self._clients = clients
+        self._broker_name = broker_name
+        self._host = host
+        self._turns = 0
+
+    def ask(self, half: Record, copy: Message, placed: Placed) -> bool:
+        """Ask for `half`, which stands at `placed` now; False if nobody is there to be asked."""
+        peer = self._producer(copy.properties.get(Property.PRODUCER_GROUP, ""))
+        if peer is None:
+            return False
+        try:
+            topic, queue_id = real_place(copy.properties)
+        except Refusal:  # not ours: no producer could end it
+            return False
+        unique_id = copy.properties.get(Property.UNIQUE_KEY)
+        ext = {
+            "bname": self._broker_name,
+            "topic": names.HALF_TOPIC,
+            "tranStateTableOffset": str(placed.queue_offset),
+            "commitLogOffset": str(placed.physical_offset),
+            "offsetMsgId": offset_id(self._host, placed.physical_offset),
+        }
+        if unique_id is not None:
+            ext |= {"msgId": unique_id, "transactionId": unique_id}
+        properties = copy.properties | {Property.WAIT: "false"}
+        body = encoded(
+            replace(
+                half,
+                topic=topic,
+                queue_id=queue_id,
+                queue_offset=placed.queue_offset,
+                physical_offset=placed.physical_offset,
+                properties_bytes=properties_text(properties),
+            )
+        )
+        request = RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, ext, body, oneway=True)
+        peer.oneway(request)
+        return True
+
+    def _producer(self, group: str) -> Peer | None:
+        """In turn; one that does not read what it is sent is passed by."""
+        members = self._clients.producers(group)
+        self._turns += 1
+        for step in range(min(TRIES, len(members))):
+            peer = members[(self._turns + step) % len(members)].peer
+            if not peer.closed and not peer.congested:
+                return peer
+        return None
+
+
+def encoded(record: Record) -> bytes:
+    """A record as MessageDecoder.encode writes it for a client."""
+    topic = record.topic.encode()
+    wide = len(topic) > TOPIC_V1_BYTES_MAX
+    parts = [
+        struct.pack(">iii", MAGIC_V2 if wide else MAGIC_V1, record.body_crc, record.queue_id),
+        struct.pack(">iqqi", record.flag, record.queue_offset, record.physical_offset, record.sys_flag),
+        struct.pack(">q", record.born_timestamp) + record.born_host,
+        struct.pack(">q", record.store_timestamp) + record.store_host,
+        struct.pack(">iqi", record.reconsume_times, record.prepared_offset, len(record.body)) + record.body,
+        struct.pack(">h" if wide else ">b", len(topic)) + topic,
+        struct.pack(">h", len(record.properties_bytes)) + record.properties_bytes,
+    ]
+    body = b"".join(parts)
+    return struct.pack(">i", 4 + len(body)) + body

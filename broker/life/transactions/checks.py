@@ -1,0 +1,210 @@
+"""CheckService: asks for half messages that nobody ended (TransactionalMessageServiceImpl.check). Loop thread.
+
+A round goes through the open half messages in their order. One that is old enough is put once more at the end of the
+half queue, counted, and then its producers are asked; after too many checks it goes to the discard topic. What follows
+a young one is younger, so the round ends there. Slices of one turn each; the group's offset of each step is in the
+journal before its record is written, so a kill neither repeats a copy nor loses one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.store.store import MessageStore, Placed, PutRefused
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.life.transactions import half
+from firearrow.broker.life.transactions.asking import Asking
+from firearrow.broker.life.transactions.ledger import Ledger
+from firearrow.broker.life.transactions.marks import Marks
+from firearrow.broker.messages import Message, Property
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables import names
+from firearrow.broker.tables.topics import TopicRefused, TopicTable
+
+log = logging.getLogger("firearrow.transactions")
+
+SLICE, SLICE_BYTES = 32, 1 << 20
+HALF_AGE_MS_MAX = 72 * 3_600_000
+"""As long as Apache keeps files (fileReservedTime)."""
+
+
+class Step(NamedTuple):
+    """What was put for a half message; `asks`: its producers are asked then, `copied`: it goes on as another one."""
+
+    half: Record
+    message: Message
+    placed: Placed
+    copied: bool
+    asks: bool
+
+
+class CheckService:
+    """`settled()` is called after each slice and each round: offsets may have moved."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        appender: Appender,
+        journal: Journal,
+        ledger: Ledger,
+        marks: Marks,
+        asking: Asking,
+        topics: TopicTable,
+        config: Config,
+        clock: Clock,
+        stats: Stats,
+        settled: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._appender = appender
+        self._journal = journal
+        self._ledger = ledger
+        self._marks = marks
+        self._asking = asking
+        self._topics = topics
+        self._config = config
+        self._clock = clock
+        self._stats = stats
+        self._settled = settled
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._running = False
+        self._began_ms = 0
+        self._at = 0
+
+    def start(self) -> None:
+        self._running = True
+        self._rest()
+
+    def stop(self) -> None:
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _rest(self) -> None:
+        if self._running:
+            seconds = self._config.options.transaction_check_interval_ms / 1000
+            self._timer = self._loop.call_later(seconds, self._begin)
+
+    def _begin(self) -> None:
+        self._began_ms = self._clock.now_ms()
+        self._at = self._ledger.base
+        self._marks.settle()
+        self._slice()
+
+    def _slice(self) -> None:
+        if not self._running:
+            return
+        steps: list[Step] = []
+        size, more = 0, True
+        for _ in range(SLICE):
+            record = self._half()
+            if record is None:
+                more = False
+                break
+            try:
+                step = self._step(record)
+            except (PutRefused, TopicRefused) as refused:
+                log.warning("half message %d cannot be put again now: %s", self._at, refused)
+                step = None
+            if step is None:
+                more = False
+                break
+            self._at += 1
+            if isinstance(step, Step):
+                steps.append(step)
+                size += record.size
+                if size >= SLICE_BYTES:
+                    break
+        if steps:
+            self._appender.follow(steps[-1].placed.end, lambda well: self._stored(steps, well, more))
+        else:
+            self._go_on(more)
+
+    def _go_on(self, more: bool) -> None:
+        self._settled()
+        if more and self._running:
+            self._timer = self._loop.call_soon(self._slice)
+        else:
+            self._rest()
+
+    def _half(self) -> Record | None:
+        """The half message at `_at`, or the next that is there; None at the end of the queue."""
+        self._ledger.skip_to(self._store.min_offset(names.HALF_TOPIC, 0))
+        self._at = self._ledger.next_open(self._at)
+        while entries := self._store.entries(names.HALF_TOPIC, 0, self._at, 1):
+            raw = self._store.record_at(entries[0].physical_offset)
+            if raw is not None:
+                return decode(raw, False)
+            self._ledger.end([self._at])
+            self._at = self._ledger.next_open(self._at)
+        return None
+
+    def _step(self, record: Record) -> Step | bool | None:
+        """Deal with one half message: True if it has ended, None if the round ends before it."""
+        options, now = self._config.options, self._clock.now_ms()
+        properties = record.properties
+        first = half.number_of(properties.get(Property.PREPARED_QUEUE_OFFSET, ""))
+        if self._ledger.was_ended_early(first):
+            self._marks.owe(record.queue_offset)
+            self._marks.settle()
+            return True
+        checks, age = (
+            half.number_of(properties.get(Property.TRANSACTION_CHECKS, "")),
+            now - record.born_timestamp,
+        )
+        if checks >= options.transaction_check_max or age > HALF_AGE_MS_MAX:
+            return self._discard(record)
+        if record.store_timestamp >= self._began_ms:
+            return None
+        immunity = half.immunity_ms(properties, options.transaction_timeout_ms)
+        if immunity is None and 0 <= age <= options.transaction_timeout_ms:
+            return None
+        return self._copy(record, immune=immunity is not None and age <= immunity)
+
+    def _copy(self, record: Record, immune: bool) -> Step:
+        message = half.renewed(record, immune)
+        placed = self._put(record, message)
+        self._ledger.copy(record.queue_offset, placed.queue_offset)
+        return Step(record, message, placed, copied=True, asks=not immune)
+
+    def _discard(self, record: Record) -> Step:
+        log.warning(
+            "transaction %s was never ended, it goes to %s",
+            record.properties.get(Property.UNIQUE_KEY), half.DISCARD_TOPIC,
+        )  # fmt: skip
+        if half.DISCARD_TOPIC not in self._topics:
+            self._topics.create(half.DISCARD_TOPIC, 1)
+        self._ledger.begin(record.queue_offset)
+        try:
+            message = half.discarded(record)
+            return Step(record, message, self._put(record, message), copied=False, asks=False)
+        except PutRefused:
+            self._ledger.reopen(record.queue_offset)
+            raise
+
+    def _put(self, record: Record, message: Message) -> Placed:
+        placed = self._appender.put(message, hooks=False)
+        key = f"{names.HALF_TOPIC}@{half.GROUP}"
+        self._journal.note(Kind.OFFSET, key, 0, record.queue_offset + 1, placed.end)
+        self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
+        return placed
+
+    def _stored(self, steps: list[Step], well: bool, more: bool) -> None:
+        for step in steps if well else reversed(steps):
+            offset = step.half.queue_offset
+            if well:
+                self._ledger.end([offset])
+                if step.asks and self._ledger.is_open(step.placed.queue_offset):
+                    self._asking.ask(step.half, step.message, step.placed)
+            elif step.copied:
+                self._ledger.uncopy(offset, step.placed.queue_offset)
+            else:
+                self._ledger.reopen(offset)
+        self._go_on(more and well)

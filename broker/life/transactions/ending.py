@@ -1,0 +1,112 @@
+"""Endings: a producer commits or rolls back; each half message ends once. Loop thread.
+
+The checks are Apache's, in its order. A second decision for what has ended changes nothing and is answered as done.
+"""
+
+from typing import NamedTuple
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.store.store import MessageStore, PutRefused, PutStatus
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.life.transactions import half
+from firearrow.broker.life.transactions.ledger import Ledger
+from firearrow.broker.life.transactions.marks import Mark, Marks
+from firearrow.broker.messages import Property
+from firearrow.broker.peer import Peer
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables import names
+
+TOO_LATE = "the time in which the producer may end it unasked has passed, it will be asked"
+
+
+class Decision(NamedTuple):
+    """`half_offset` in the half queue, `physical_offset` in the log; `checked`: it answers a check."""
+
+    group: str
+    half_offset: int
+    physical_offset: int
+    commit: bool
+    checked: bool
+
+
+class Endings:
+    def __init__(
+        self,
+        store: MessageStore,
+        appender: Appender,
+        journal: Journal,
+        ledger: Ledger,
+        marks: Marks,
+        config: Config,
+        clock: Clock,
+        stats: Stats,
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._journal = journal
+        self._ledger = ledger
+        self._marks = marks
+        self._config = config
+        self._clock = clock
+        self._stats = stats
+
+    def end(self, decision: Decision, peer: Peer, answer: RemotingCommand | None) -> bool:
+        """Commit or roll back; `answer` goes to `peer` once that is stored. False: it had ended before, nobody answers.
+        Refusal."""
+        prepared = self._prepared(decision)
+        newest = self._ledger.newest(decision.half_offset)
+        if not self._ledger.is_open(newest):
+            return False
+        if decision.commit:
+            self._commit(prepared, newest, peer, answer)
+        else:
+            self._marks.put(Mark(newest, False, peer, answer))
+        return True
+
+    def _prepared(self, decision: Decision) -> Record:
+        raw = self._store.record_at(decision.physical_offset)
+        record = None if raw is None else decode(raw, False)
+        if record is None or record.topic != names.HALF_TOPIC:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        properties = record.properties
+        if not decision.checked and self._is_late(record, properties):
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, TOO_LATE)
+        if properties.get(Property.PRODUCER_GROUP) != decision.group:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if record.queue_offset != decision.half_offset:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        if record.physical_offset != decision.physical_offset:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
+        return record
+
+    def _is_late(self, record: Record, properties: dict[str, str]) -> bool:
+        """With an immunity of its own, only a check may end it afterwards."""
+        timeout_ms = self._config.options.transaction_timeout_ms
+        immunity = half.immunity_ms(properties, timeout_ms)
+        if immunity is None:
+            return False
+        return self._clock.now_ms() - record.born_timestamp > max(immunity, timeout_ms)
+
+    def _commit(self, prepared: Record, newest: int, peer: Peer, answer: RemotingCommand | None) -> None:
+        final = half.committed(prepared)
+        try:
+            placed = self._appender.put(final, peer=peer, answer=answer)
+        except PutRefused as refused:
+            raise Refusal(*self._fault(refused)) from None
+        self._journal.note(Kind.DECIDED, "", 0, newest, placed.end)
+        self._marks.put(Mark(newest, True))
+        self._stats.put(final.topic, 1, placed.end - placed.physical_offset)
+
+    def _fault(self, refused: PutRefused) -> tuple[int, str]:
+        if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
+            return ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now."
+        return ResponseCode.MESSAGE_ILLEGAL, (
+            "The message is illegal, maybe msg body or properties length not matched. msg body length limit "
+            f"{self._config.options.max_message_bytes}B, msg properties length limit 32KB."
+        )

@@ -1,0 +1,95 @@
+"""Half messages: what becomes of a message that begins a transaction, ends it, or is asked for again. Pure.
+
+A half message is the producer's message under another topic; its own topic and queue stand in properties.
+"""
+
+from dataclasses import replace
+
+from firearrow._native.store.record import Record
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker.errors import Refusal
+from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, TRANSACTION_COMMIT, delay_level
+from firearrow.broker.messages import Message, Property
+from firearrow.broker.tables import names
+
+DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+GROUP = "CID_RMQ_SYS_TRANS"
+"""Its offsets in the half and the op topic say how far both are worked off."""
+DIGITS_MAX = 18
+NO_PLACE = "the half message names no topic and queue"
+
+
+def make_half(message: Message) -> None:
+    """The message begins a transaction. Refusal when it could not be stored once it is committed."""
+    properties = message.properties
+    delay_level(properties)
+    if properties.get(Property.UNIQUE_KEY):
+        properties[Property.TRANSACTION_ID] = properties[Property.UNIQUE_KEY]
+    properties[Property.REAL_TOPIC] = message.topic
+    properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
+    message.sys_flag &= ~TRANSACTION_BITS
+    message.topic, message.queue_id = names.HALF_TOPIC, 0
+
+
+def committed(half: Record) -> Message:
+    """The final message, for its own topic. TRAN_MSG stays as Apache leaves it: where no hook writes the properties
+    once more. Refusal when the half message names no place."""
+    message = Message.of_record(half)
+    properties = message.properties
+    topic, queue_id = real_place(properties)
+    del properties[Property.REAL_TOPIC], properties[Property.REAL_QUEUE_ID]
+    if delay_level(properties) > 0 or not properties.keys().isdisjoint(TIMER_REQUESTS):
+        properties.pop(Property.TRANSACTION_PREPARED, None)
+    message.topic, message.queue_id = topic, queue_id
+    message.sys_flag = message.sys_flag & ~TRANSACTION_BITS | TRANSACTION_COMMIT
+    message.prepared_offset = half.physical_offset
+    return message
+
+
+def renewed(half: Record, immune: bool) -> Message:
+    """A copy for the end of the half queue, asked for once more often; an immune one remembers where it first stood."""
+    message = Message.of_record(half)
+    properties = message.properties
+    checks = properties.get(Property.TRANSACTION_CHECKS)
+    properties[Property.TRANSACTION_CHECKS] = str(1 if checks is None else number_of(checks) + 1)
+    if immune:
+        properties.setdefault(Property.PREPARED_QUEUE_OFFSET, str(half.queue_offset))
+    message.sys_flag &= ~TRANSACTION_BITS
+    message.prepared_offset = 0
+    return message
+
+
+def discarded(half: Record) -> Message:
+    """Nobody ended it: kept for whoever looks after it."""
+    return replace(Message.of_record(half), topic=DISCARD_TOPIC, queue_id=0)
+
+
+def resumed(given_up: Record) -> Message:
+    """A discarded one is a half message again, never asked for."""
+    message = replace(Message.of_record(given_up), topic=names.HALF_TOPIC, queue_id=0)
+    message.properties[Property.TRANSACTION_CHECKS] = "0"
+    return message
+
+
+def real_place(properties: dict[str, str]) -> tuple[str, int]:
+    """Topic and queue of the final message. Refusal when there are none."""
+    topic, queue_id = properties.get(Property.REAL_TOPIC, ""), properties.get(Property.REAL_QUEUE_ID, "")
+    if names.topic_fault(topic) is not None or number_of(queue_id) < 0 or topic == names.HALF_TOPIC:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, NO_PLACE)
+    return topic, int(queue_id)
+
+
+def immunity_ms(properties: dict[str, str], timeout_ms: int) -> int | None:
+    """How long after its birth the producer wants not to be asked; None if it says nothing."""
+    text = properties.get(Property.CHECK_IMMUNITY_S)
+    if text is None:
+        return None
+    seconds = number_of(text)
+    return timeout_ms if seconds == -1 else seconds * 1000
+
+
+def number_of(text: str) -> int:
+    """-1 for what is no number."""
+    digits = text[1:] if text[:1] in "+-" else text
+    fine = digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX
+    return int(text) if fine else -1

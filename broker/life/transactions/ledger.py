@@ -1,0 +1,125 @@
+"""Ledger: which half messages are still open, by their offset in the half queue. In memory; a byte for each half
+message from the first open one on. Knows no store. Loop thread.
+
+A half message that is asked for is put once more at the end of the queue: its decision may name any of its copies,
+and ends the newest.
+"""
+
+from collections import deque
+
+OPEN, ENDING, ENDED = 0, 1, 2
+COPIES_MAX = 100_000
+"""Of older copies that are still known; a decision that names another one is passed over, and asked for again."""
+OPS_TOGETHER = 64
+
+
+class Ledger:
+    """`base`: every half message below it has ended. `op_base`: every op message below it tells of such only."""
+
+    def __init__(self, base: int, op_base: int) -> None:
+        self.base = base
+        self.op_base = op_base
+        self._states = bytearray()
+        self._newest: dict[int, int] = {}
+        self._older: dict[int, list[int]] = {}
+        self._ops: deque[tuple[int, int, int]] = deque()
+        self._early: set[int] = set()
+
+    def load(self, op_queue_offset: int, half_offsets: list[int]) -> None:
+        """What an op message of the store says, in the order of their queue."""
+        self._early.update(offset for offset in half_offsets if offset < self.base)
+        for offset in half_offsets:
+            if offset >= self.base:
+                self._set(offset, ENDED)
+        self.note_op(op_queue_offset, half_offsets)
+
+    def note_op(self, op_queue_offset: int, half_offsets: list[int]) -> None:
+        highest = max(half_offsets, default=-1)
+        if self._ops and self._ops[-1][1] - self._ops[-1][0] < OPS_TOGETHER:
+            first, _, before = self._ops.pop()
+            self._ops.append((first, op_queue_offset + 1, max(before, highest)))
+        else:
+            self._ops.append((op_queue_offset, op_queue_offset + 1, highest))
+        self._advance()
+
+    def newest(self, half_offset: int) -> int:
+        return self._newest.get(half_offset, half_offset)
+
+    def is_open(self, half_offset: int) -> bool:
+        at = half_offset - self.base
+        return at >= 0 and (at >= len(self._states) or self._states[at] == OPEN)
+
+    def was_ended_early(self, half_offset: int) -> bool:
+        """Apache's broker marked it when it had copied it already."""
+        return half_offset in self._early
+
+    def begin(self, half_offset: int) -> None:
+        """Its end is staged."""
+        self._set(half_offset, ENDING)
+
+    def reopen(self, half_offset: int) -> None:
+        """Its end was not stored."""
+        if half_offset >= self.base:
+            self._set(half_offset, OPEN)
+
+    def end(self, half_offsets: list[int]) -> None:
+        """Their ends are stored."""
+        for offset in half_offsets:
+            self._set(offset, ENDED)
+            for older in self._older.pop(offset, ()):
+                self._newest.pop(older, None)
+        self._advance()
+
+    def copy(self, half_offset: int, newest: int) -> None:
+        """It was put once more, at `newest`; it ends itself when that is stored."""
+        older = [*self._older.pop(half_offset, ()), half_offset]
+        self._older[newest] = older
+        for offset in older:
+            self._newest[offset] = newest
+        while len(self._newest) > COPIES_MAX:
+            oldest = next(iter(self._older))
+            for offset in self._older.pop(oldest):
+                self._newest.pop(offset, None)
+
+    def uncopy(self, half_offset: int, newest: int) -> None:
+        """The copy was not stored."""
+        older = self._older.pop(newest, [])
+        self._newest.pop(half_offset, None)
+        if older[:-1]:
+            self._older[half_offset] = older[:-1]
+            for offset in older[:-1]:
+                self._newest[offset] = half_offset
+
+    def skip_to(self, half_offset: int) -> None:
+        """The queue begins there: the log dropped what stood before."""
+        if half_offset > self.base:
+            del self._states[: half_offset - self.base]
+            self.base = half_offset
+            self._advance()
+
+    def next_open(self, half_offset: int) -> int:
+        """The first one from there on of which nothing is known."""
+        at = max(half_offset - self.base, 0)
+        found = self._states.find(OPEN, at) if at < len(self._states) else at
+        return self.base + (len(self._states) if found < 0 else found)
+
+    def _set(self, half_offset: int, state: int) -> None:
+        at = half_offset - self.base
+        if at < 0:
+            return
+        if at >= len(self._states):
+            self._states.extend(bytes(at + 1 - len(self._states)))
+        self._states[at] = state
+
+    def _advance(self) -> None:
+        if self._states and self._states[0] == ENDED:
+            ended = len(self._states) - len(self._states.lstrip(bytes((ENDED,))))
+            del self._states[:ended]
+            self.base += ended
+        while self._ops and self._ops[0][2] < self.base:
+            self.op_base = self._ops.popleft()[1]
+
+
+def marked(body: bytes) -> list[int]:
+    """The half offsets that an op message names: `12,13,`, or a single one as Apache 4 wrote it; others are no mark."""
+    return [int(word) for word in body.split(b",") if word.isdigit() and len(word) < 19]

@@ -1,0 +1,155 @@
+"""TransactionService: the parts of transactions put together, their start from the store, their offsets. Loop thread.
+
+At start the op messages that are not worked off say which half messages have ended; the journal adds the commits whose
+mark a torn write lost. The offsets of CID_RMQ_SYS_TRANS are kept as Apache keeps them, so that it can go on from there.
+"""
+
+import asyncio
+import logging
+import socket
+
+from firearrow._native.store.record import decode
+from firearrow._native.store.store import MessageStore, PutRefused
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.journal import Journal
+from firearrow.broker.life.transactions import half
+from firearrow.broker.life.transactions.asking import Asking
+from firearrow.broker.life.transactions.checks import CheckService
+from firearrow.broker.life.transactions.ending import Decision, Endings
+from firearrow.broker.life.transactions.ledger import Ledger, marked
+from firearrow.broker.life.transactions.marks import TAG, Marks
+from firearrow.broker.messageids import offset_of
+from firearrow.broker.messages import Message, Property
+from firearrow.broker.peer import Peer
+from firearrow.broker.services.turn import Turn
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables import names
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.topics import TopicTable
+
+log = logging.getLogger("firearrow.transactions")
+
+PAGE = 256
+NOT_RESUMED = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
+
+
+class TransactionService:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        turn: Turn,
+        appender: Appender,
+        journal: Journal,
+        offsets: ConsumerOffsets,
+        topics: TopicTable,
+        clients: ClientTable,
+        config: Config,
+        clock: Clock,
+        stats: Stats,
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._offsets = offsets
+        self._config = config
+        self._decided: list[int] = []
+        self._kept: dict[str, int] = {}
+        self._ip = config.options.broker_ip or socket.inet_ntop(*_address(appender.store_host))
+        self._ledger = Ledger(0, 0)
+        options = config.options
+        self._marks = Marks(
+            appender, turn, self._ledger, clock, stats, lambda: config.options.transaction_op_bytes
+        )
+        self._endings = Endings(store, appender, journal, self._ledger, self._marks, config, clock, stats)
+        asking = Asking(clients, options.broker_name, appender.store_host)
+        self._checks = CheckService(
+            loop, store, appender, journal, self._ledger, self._marks, asking, topics, config, clock, stats,
+            self._keep_offsets,
+        )  # fmt: skip
+
+    def restore(self, name: str, number: int, value: int) -> None:
+        """The journal says that half message `value` was committed, and the log holds the final message."""
+        self._decided.append(value)
+
+    def start(self) -> None:
+        self._ledger.base = self._offset(names.HALF_TOPIC)
+        self._ledger.op_base = self._offset(names.OP_HALF_TOPIC)
+        at, high = self._ledger.op_base, self._store.max_offset(names.OP_HALF_TOPIC, 0)
+        while at < high:
+            self._load_page(at)
+            at += PAGE
+        for half_offset in self._decided:
+            if self._ledger.is_open(half_offset):
+                log.warning("the mark of committed half message %d was lost, it is written now", half_offset)
+                self._marks.owe(half_offset)
+        self._decided.clear()
+        self._marks.settle()
+        self._keep_offsets()
+        self._checks.start()
+
+    def stop(self) -> None:
+        self._checks.stop()
+        self._keep_offsets()
+
+    def prepare(self, message: Message) -> None:
+        """Make a half message of one that begins a transaction. Refusal."""
+        options = self._config.options
+        if options.reject_transactions:
+            remark = f"the broker[{self._ip}] sending transaction message is forbidden"
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
+        waiting = self._store.max_offset(names.HALF_TOPIC, 0) - self._ledger.base
+        if waiting >= options.halves_max:
+            remark = f"{waiting} half messages wait, at most {options.halves_max}"
+            raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
+        half.make_half(message)
+
+    def end(self, decision: Decision, peer: Peer, answer: RemotingCommand | None) -> bool:
+        """False: it had ended before, and nobody answers. Refusal."""
+        return self._endings.end(decision, peer, answer)
+
+    def resume(self, message_id: str, peer: Peer, answer: RemotingCommand | None) -> None:
+        """Ask again for what was discarded; `answer` goes when it is stored. Refusal."""
+        try:
+            raw = self._store.record_at(offset_of(message_id))
+        except ValueError:
+            raw = None
+        record = None if raw is None else decode(raw, False)
+        if record is None or record.topic != half.DISCARD_TOPIC:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, NOT_RESUMED)
+        try:
+            self._appender.put(half.resumed(record), hooks=False, peer=peer, answer=answer)
+        except PutRefused:
+            remark = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark) from None
+
+    def _load_page(self, at: int) -> None:
+        for queue_offset, entry in enumerate(self._store.entries(names.OP_HALF_TOPIC, 0, at, PAGE), at):
+            raw = self._store.record_at(entry.physical_offset)
+            record = None if raw is None else decode(raw, False)
+            fine = record is not None and record.properties.get(Property.TAGS) == TAG
+            self._ledger.load(queue_offset, marked(record.body) if fine and record is not None else [])
+
+    def _offset(self, topic: str) -> int:
+        low, high = self._store.min_offset(topic, 0), self._store.max_offset(topic, 0)
+        committed = self._offsets.committed(half.GROUP, topic, 0)
+        self._kept[topic] = low if committed < 0 else committed
+        return min(max(committed, low), high)
+
+    def _keep_offsets(self) -> None:
+        for topic, offset in (
+            (names.HALF_TOPIC, self._ledger.base),
+            (names.OP_HALF_TOPIC, self._ledger.op_base),
+        ):
+            if self._kept[topic] != offset:
+                self._offsets.commit(half.GROUP, topic, 0, offset)
+                self._kept[topic] = offset
+
+
+def _address(host: bytes) -> tuple[int, bytes]:
+    return (socket.AF_INET if len(host) == 8 else socket.AF_INET6), host[:-4]
