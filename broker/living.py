@@ -8,16 +8,15 @@ import logging
 from pathlib import Path
 
 from firearrow._native.store.store import MessageStore
-from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
 from firearrow.broker.handlers.delays import DelaysHandler
 from firearrow.broker.handlers.recall import RecallHandler
 from firearrow.broker.handlers.replies import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.sendback import SendBackHandler
 from firearrow.broker.handlers.timers import TimersHandler
+from firearrow.broker.handlers.transactions import TransactionsHandler
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.delays import DelayService
 from firearrow.broker.life.journal import Entry, Journal, Kind
@@ -26,7 +25,7 @@ from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import recall_handle
 from firearrow.broker.life.timers.service import TimerService
-from firearrow.broker.messages import Message
+from firearrow.broker.life.transactions.service import TransactionService
 from firearrow.broker.peer import Routes
 from firearrow.broker.services.periodic import Periodic
 from firearrow.broker.services.saver import Saver
@@ -91,6 +90,19 @@ class Living:
         self._timer_metrics = TimerMetrics(clock, lambda: saver.changed("timermetrics"))
         load(saver, "timermetrics", folder / "timermetrics", self._timer_metrics, make=False)
         self._timers = self._make_timers(loop, store, config, clock, stats) if options.timer_topic else None
+        self._transactions = TransactionService(
+            loop,
+            store,
+            turn,
+            self._appender,
+            journal,
+            state.offsets,
+            state.topics,
+            state.clients,
+            config,
+            clock,
+            stats,
+        )
         self._handlers = (
             SendHandler(
                 store,
@@ -101,18 +113,23 @@ class Living:
                 config,
                 clock,
                 stats,
-                prepare=_later,
+                prepare=self._transactions.prepare,
                 recall_handle=lambda message: recall_handle(message, config.options.broker_name),
             ),
             SendBackHandler(store, self._appender, self._retries, config, stats),
             RecallHandler(self._appender, state.topics, config, clock, stats),
             TimersHandler(self._timers, self._timer_metrics),
             DelaysHandler(self._delay_offsets),
+            TransactionsHandler(self._transactions),
             RepliesHandler(self._appender, state.topics, state.clients, config, clock, stats),
         )
         self._periodic = Periodic(loop)
         self._save_s = options.offsets_save_ms / 1000
-        self._restorers = {Kind.OFFSET: state.offsets.restore, Kind.DELAY: self._delays.restore}
+        self._restorers = {
+            Kind.OFFSET: state.offsets.restore,
+            Kind.DELAY: self._delays.restore,
+            Kind.DECIDED: self._transactions.restore,
+        }
         if self._timers is not None:
             self._restorers[Kind.TIMER] = self._timers.restore
 
@@ -143,6 +160,7 @@ class Living:
         self._delays.start()
         if self._timers is not None:
             self._timers.start()
+        self._transactions.start()
         self._periodic.every(self._save_s, self.keep)
 
     def keep(self) -> None:
@@ -164,6 +182,7 @@ class Living:
         self._delays.stop()
         if self._timers is not None:
             self._timers.stop()
+        self._transactions.stop()
 
     def close(self) -> None:
         """All that was put is written, and the files are saved. OSError."""
@@ -188,9 +207,3 @@ class Living:
 
 def _none(time_ms: int) -> int:
     return 0
-
-
-def _later(message: Message) -> None:
-    raise Refusal(
-        ResponseCode.MESSAGE_ILLEGAL, "transactions are not supported by this broker yet"
-    )

@@ -78,6 +78,13 @@ class Options:
     recall: bool = _option(False, "recallMessageEnable", "running")
     recall_unwritable: bool = _option(True, "allowRecallWhenBrokerNotWriteable", "running")
     recall_key_with_topic: bool = _option(False, "appendTopicForTimerDeleteKey")
+    # transactions
+    reject_transactions: bool = _option(False, "rejectTransactionMessage", "running")
+    transaction_timeout_ms: int = _option(6000, "transactionTimeOut", "running")
+    transaction_check_max: int = _option(15, "transactionCheckMax", "running", low=1)
+    transaction_check_interval_ms: int = _option(30_000, "transactionCheckInterval", "running", low=10)
+    transaction_op_bytes: int = _option(4096, "transactionOpMsgMaxSize", "running", low=1, high=1 << 16)
+    halves_max: int = _option(1 << 24, "maxHalfMessagesWaiting", "running", low=1)  # ours
     # topics and groups
     auto_create_topics: bool = _option(True, "autoCreateTopicEnable")
     default_queues: int = _option(8, "defaultTopicQueueNums", low=1, high=4096)
