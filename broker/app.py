@@ -20,6 +20,7 @@ from firearrow.broker.config import Config
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.durable import durable
 from firearrow.broker.errors import StartError
+from firearrow.broker.filters.selection import Filters
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.cleaning import CleaningHandler
 from firearrow.broker.handlers.clients import ClientsHandler
@@ -148,12 +149,13 @@ class App:
         store, config, clock, stats = self._store, self._config, self._clock, self._stats
         state = self._state
         topics, groups, offsets, clients = state.topics, state.groups, state.offsets, state.clients
-        self._clients_handler = ClientsHandler(clients, groups, topics, config, clock)
+        filters = Filters(config, clients.subscription)
+        self._clients_handler = ClientsHandler(clients, groups, topics, filters, config, clock)
         self._living = Living(
             self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats, store_host
         )
         handlers = (
-            PullHandler(store, topics, groups, offsets, clients, self._holds, config, clock, stats),
+            PullHandler(store, topics, groups, offsets, clients, filters, self._holds, config, clock, stats),
             QueryHandler(store, clients, config),
             self._clients_handler,
             OffsetsHandler(offsets, topics, groups, store, config, self._keep_offsets),
@@ -335,7 +337,7 @@ def _open_store(options: Options) -> MessageStore:
             check_crc=options.check_crc,
             sync_flush=options.sync_flush,
             delay_levels_ms=options.delay_levels_ms,
-            lmq=options.lmq,
+            lmq=options.multi_dispatch,
             progress=lambda text: print(f"firearrow: {text}", file=sys.stderr, flush=True),
         )
     except StoreError as error:

@@ -67,6 +67,8 @@ class Options:
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "messageDelayLevel"
     )
     lmq: bool = _option(False, "enableLmq")
+    multi: bool = _option(False, "enableMultiDispatch")
+    lights_max: int = _option(20_000, "maxLmqConsumeQueueNum", high=1 << 24)
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
     reply_bytes_max: int = _option(64 << 20, "maxReplyBytesWaiting", "running", low=1 << 16)  # ours
     # timer messages
@@ -119,6 +121,9 @@ class Options:
     pop_share_queues: int = _option(-1, "defaultPopShareQueueNum", "running", low=-1, high=1 << 20)
     route_period_ms: int = _option(30_000, "loadBalancePollNameServerInterval", low=100)
     lite_pull: bool = _option(True, "litePullMessageEnable", "running")
+    property_filter: bool = _option(False, "enablePropertyFilter", "running")
+    filter_retries: bool = _option(False, "filterSupportRetry", "running")
+    filter_chars_max: int = _option(1 << 20, "maxFilterCacheChars", "running", low=1 << 16)  # ours
     slave_read: bool = _option(False, "slaveReadEnable", "running")
     reject_pull_consumers: bool = _option(False, "rejectPullConsumerEnable", "running")
     notify_consumers: bool = _option(True, "notifyConsumerIdsChangedEnable", "running")
@@ -147,6 +152,11 @@ class Options:
                 raise ValueError(f"messageDelayLevel: {word!r} is no number with a unit s, m, h or d")
             levels.append(int(word[:-1]) * units[word[-1]])
         return tuple(levels)
+
+    @property
+    def multi_dispatch(self) -> bool:
+        """Messages may name light queues."""
+        return self.lmq and self.multi
 
     @property
     def sync_flush(self) -> bool:

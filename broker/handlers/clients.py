@@ -13,6 +13,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.fastjson import dumps, loads
+from firearrow.broker.filters.selection import Filters
 from firearrow.broker.peer import Answer, Peer, Routes
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.clients import ClientsFull, ClientTable, ConsumerGroup, Member
@@ -30,11 +31,18 @@ Work = Generator[None, None, bool]
 
 class ClientsHandler:
     def __init__(
-        self, clients: ClientTable, groups: GroupTable, topics: TopicTable, config: Config, clock: Clock
+        self,
+        clients: ClientTable,
+        groups: GroupTable,
+        topics: TopicTable,
+        filters: Filters,
+        config: Config,
+        clock: Clock,
     ) -> None:
         self._clients = clients
         self._groups = groups
         self._topics = topics
+        self._filters = filters
         self._config = config
         self._clock = clock
         self._watched: set[Peer] = set()
@@ -82,18 +90,15 @@ class ClientsHandler:
         return request.answer(body=dumps({"consumerIdList": group.client_ids()}))
 
     def check_client_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Only tags can filter; an expression of another language is refused when its consumer starts."""
+        """An expression that is none is refused when its consumer starts, with words that say where."""
         try:
             body = reading.members_or_none(loads(request.body, BYTES_MAX) if request.body else None, "body")
             raw = body.get("subscriptionData")
             subscription = None if raw is None else Subscription.from_object(raw)
         except ValueError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"check client config: {error}") from None
-        if subscription is not None and not subscription.is_tag:
-            remark = (
-                "The broker does not support consumer to filter message by " + subscription.expression_type
-            )
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        if subscription is not None:
+            self._filters.check(subscription)
         return request.answer()
 
     def sweep(self) -> None:

@@ -9,6 +9,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.filters.selection import Filters, Selection
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.services.holds import Held, Holds
 from firearrow.broker.stats import Stats
@@ -81,6 +82,7 @@ class PullHandler:
         groups: GroupTable,
         offsets: ConsumerOffsets,
         clients: ClientTable,
+        filters: Filters,
         holds: Holds,
         config: Config,
         clock: Clock,
@@ -91,6 +93,7 @@ class PullHandler:
         self._groups = groups
         self._offsets = offsets
         self._clients = clients
+        self._filters = filters
         self._holds = holds
         self._config = config
         self._clock = clock
@@ -107,12 +110,18 @@ class PullHandler:
     ) -> RemotingCommand | None:
         """One pass: `first` may hold the request and commits the offset that came with it."""
         group, topic = self._permitted(request, peer, pull)
-        subscription = self._subscription(pull, group)
+        selection = self._selection(pull, group)
         reset = self._offsets.take_reset(pull.group, pull.topic, pull.queue_id)
         if reset is not None:
             return self._reset_answer(request, pull, topic, group, reset)
-        tags = None if subscription.class_filter else subscription.codes or None
-        got = self._store.get(pull.topic, pull.queue_id, pull.queue_offset, pull.wanted, tags=tags)
+        got = self._store.get(
+            pull.topic,
+            pull.queue_id,
+            pull.queue_offset,
+            pull.wanted,
+            tags=selection.tags,
+            accept=selection.accept,
+        )
         self._offsets.note_pull(pull.group, pull.topic, pull.queue_id, got.next_offset)
         if first and pull.flags & PullFlag.PULL_COMMIT_OFFSET:
             self._commit(pull)
@@ -122,7 +131,7 @@ class PullHandler:
         else:
             self._stats.get_missed += 1
         may_wait = code == ResponseCode.PULL_NOT_FOUND and first and pull.flags & PullFlag.PULL_SUSPEND
-        if may_wait and self._hold(request, peer, pull, tags):
+        if may_wait and self._hold(request, peer, pull, selection):
             return None
         return request.answer(code, got.status.name, self._header(got, topic, group), got.body)
 
@@ -155,8 +164,9 @@ class PullHandler:
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         return group, topic
 
-    def _subscription(self, pull: Pull, group: GroupConfig) -> Subscription:
-        if pull.flags & PullFlag.PULL_SUBSCRIPTION:
+    def _selection(self, pull: Pull, group: GroupConfig) -> Selection:
+        given = bool(pull.flags & PullFlag.PULL_SUBSCRIPTION)
+        if given:
             try:
                 found = Subscription.of_expression(
                     pull.topic, pull.expression, pull.version, pull.expression_type or "TAG"
@@ -167,10 +177,7 @@ class PullHandler:
             self._clients.compensate(pull.group, found)
         else:
             found = self._subscribed(pull, group)
-        if not found.is_tag:
-            remark = f"The broker does not support consumer to filter message by {found.expression_type}"
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        return found
+        return self._filters.select(found, pull.group, given=given)
 
     def _subscribed(self, pull: Pull, group: GroupConfig) -> Subscription:
         """What the group's heartbeats said."""
@@ -216,12 +223,19 @@ class PullHandler:
         except OffsetRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_BUSY, str(refused)) from None
 
-    def _hold(self, request: RemotingCommand, peer: Peer, pull: Pull, tags: frozenset[int] | None) -> bool:
+    def _hold(self, request: RemotingCommand, peer: Peer, pull: Pull, selection: Selection) -> bool:
         options = self._config.options
         wait_ms = min(pull.suspend_ms, HOLD_MS_MAX) if options.long_polling else options.short_polling_ms
+        asked = pull.queue_offset
 
         def wants() -> bool:
-            return not peer.congested and self._has_news(pull, tags)
+            nonlocal asked
+            if peer.congested:
+                return False
+            if selection.accept is None:
+                return self._has_news(pull, selection.tags)
+            found, asked = self._accepts_news(pull, asked, selection)
+            return found
 
         def again() -> None:
             try:
@@ -244,6 +258,16 @@ class PullHandler:
             return behind != 0
         entries = self._store.entries(pull.topic, pull.queue_id, pull.queue_offset, behind)
         return any(_as_int32(entry.tags_code) in tags for entry in entries)
+
+    def _accepts_news(self, pull: Pull, asked: int, selection: Selection) -> tuple[bool, int]:
+        """As `_has_news`, of messages that were not asked before; and the offset of the next to be asked."""
+        got = self._store.get(
+            pull.topic, pull.queue_id, asked, 1, tags=selection.tags, accept=selection.accept
+        )
+        if got.status is GetStatus.OFFSET_OVERFLOW_ONE:
+            return False, asked
+        moved = got.next_offset - pull.queue_offset > ENTRIES_CHECKED
+        return moved or got.status is not GetStatus.NO_MATCHED_MESSAGE, got.next_offset
 
 
 def _as_int32(tags_code: int) -> int:

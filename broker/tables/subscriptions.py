@@ -28,7 +28,7 @@ class Subscription:
 
     @property
     def is_tag(self) -> bool:
-        return self.expression_type == TAG
+        return self.expression_type in (TAG, "")
 
     @property
     def weight(self) -> int:
@@ -75,6 +75,8 @@ class Subscription:
         if len(expression) > EXPRESSION_CHARS_MAX:
             raise SubscriptionWrong(f"subscription of {len(expression)} characters")
         if expression_type not in (TAG, ""):
+            if not expression:
+                raise SubscriptionWrong(f"Expression can't be null! {expression_type}")
             return Subscription(topic, expression, version=version, expression_type=expression_type)
         if expression in ("", ALL):
             return Subscription(topic, ALL, version=version)

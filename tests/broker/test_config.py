@@ -12,6 +12,7 @@ from firearrow.broker.options import Options, options_by_key
 OURS = {
     "maxTopicNums",
     "maxTopicQueueNums",
+    "maxFilterCacheChars",
     "maxHeldPulls",
     "maxReplyBytesWaiting",
     "com.rocketmq.remoting.frameMaxLength",

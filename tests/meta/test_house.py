@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
         "services.turn",
         *BASICS,
     },
-    "filters": {"tables", "messages", *BASICS},
+    "filters": {"filters", "tables", "messages", *BASICS},
     "services": {"tables", "peer", *BASICS},
     "tables": {"peer", "tables", "errors", "clock", "fastjson", "messageids"},
     "peer": set(),

@@ -14,6 +14,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import ManualClock
 from firearrow.broker.config import Config
 from firearrow.broker.dispatch import Dispatch
+from firearrow.broker.filters.selection import Filters
 from firearrow.broker.handlers.cleaning import CleaningHandler
 from firearrow.broker.handlers.clients import ClientsHandler
 from firearrow.broker.handlers.groups import GroupsHandler
@@ -106,7 +107,10 @@ class Room:
         self.offsets = ConsumerOffsets(self.clock)
         self.table = ClientTable(self.clock)
         self.locks = RebalanceLocks(self.clock)
-        self.clients = ClientsHandler(self.table, self.groups, self.topics, self.config, self.clock)
+        filters = Filters(self.config, self.table.subscription)
+        self.clients = ClientsHandler(
+            self.table, self.groups, self.topics, filters, self.config, self.clock
+        )
         self.serve(
             self.clients,
             OffsetsHandler(self.offsets, self.topics, self.groups, store, self.config, keep=lambda: None),

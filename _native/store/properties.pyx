@@ -1,0 +1,33 @@
+"""Chosen properties of a record, read where they lie: what a filter asks of every message of a scan."""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport uint8_t
+from libc.string cimport memchr
+
+from firearrow._native.store.record cimport RECORD_OK, RecordView, check_record
+
+
+def property_values(const uint8_t[::1] record not None, dict names not None):
+    cdef Py_ssize_t length = record.shape[0]
+    cdef RecordView view
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef const uint8_t *stop
+    cdef const uint8_t *value
+    cdef dict found = {}
+    if check_record(&record[0] if length else NULL, length, length, False, &view) != RECORD_OK:
+        return found
+    at = view.properties.at
+    end = at + view.properties.length
+    while at < end:
+        stop = <const uint8_t *> memchr(at, 2, end - at)
+        if stop is NULL:
+            stop = end
+        value = <const uint8_t *> memchr(at, 1, stop - at)
+        if value is not NULL and value > at and value + 1 < stop:
+            name = names.get(PyBytes_FromStringAndSize(<const char *> at, value - at))
+            if name is not None:
+                found[name] = PyUnicode_DecodeUTF8(<const char *> value + 1, stop - value - 1, "replace")
+        at = stop + 1
+    return found

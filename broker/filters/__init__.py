@@ -1,0 +1,1 @@
+"""SQL92 filters: text → tokens → expression → what a record is asked."""

@@ -1,0 +1,153 @@
+"""Filters: what a subscription lets through, as the store's `get` takes it. Compiles each text once. Loop thread."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from firearrow._native.store.properties import property_values
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.filters.expressions import Expression, Property
+from firearrow.broker.filters.parser import parse
+from firearrow.broker.filters.tokens import ExpressionWrong
+from firearrow.broker.filters.values import Incomparable
+from firearrow.broker.messages import Property as Names
+from firearrow.broker.tables import names
+from firearrow.broker.tables.subscriptions import EXPRESSION_CHARS_MAX, Subscription
+
+SQL92 = "SQL92"
+RETRY_NAMES = {Names.RETRY_TOPIC.encode(): Names.RETRY_TOPIC}
+
+Accept = Callable[[memoryview], bool]
+
+
+class Selection(NamedTuple):
+    """For `MessageStore.get`: hashes of tags, None for all; what else is asked of each record, None for nothing."""
+
+    tags: frozenset[int] | None
+    accept: Accept | None
+
+
+class Filter:
+    """A compiled expression. `names`: the properties that it reads."""
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+        self._names = {name.encode(): name for name in _names(expression)}
+
+    def accept(self, record: memoryview) -> bool:
+        return self.matches(property_values(record, self._names))
+
+    def matches(self, properties: dict[str, str]) -> bool:
+        """Unknown is no match, nor is a comparison that cannot be made."""
+        try:
+            return self._expression.evaluate(properties) is True
+        except Incomparable:
+            return False
+
+
+class Filters:
+    """`subscribed(group, topic)` is what a group wants of a topic, None if nothing is known of it."""
+
+    def __init__(self, config: Config, subscribed: Callable[[str, str], Subscription | None]) -> None:
+        self._config = config
+        self._subscribed = subscribed
+        self._compiled: OrderedDict[str, Filter | ExpressionWrong] = OrderedDict()
+        self._chars = 0
+
+    def select(self, subscription: Subscription, group: str, *, given: bool) -> Selection:
+        """`given`: the subscription came with the request, not with a heartbeat. Refusal in Apache's words."""
+        if subscription.is_tag:
+            return Selection(None if subscription.class_filter else subscription.codes or None, None)
+        if given:
+            self._must_be_on(subscription)
+        try:
+            found = self.compiled(subscription)
+        except ExpressionWrong:
+            raise _unknown(given=given) from None
+        self._must_be_on(subscription)
+        if subscription.class_filter:
+            return Selection(None, None)
+        if self._config.options.filter_retries and subscription.topic.startswith(names.RETRY_PREFIX):
+            return Selection(None, self._retried(group))
+        return Selection(None, found.accept)
+
+    def check(self, subscription: Subscription) -> None:
+        """Refusal with the words that say what is wrong with the expression, and where."""
+        if subscription.is_tag:
+            return
+        self._must_be_on(subscription)
+        try:
+            self.compiled(subscription)
+        except ExpressionWrong as wrong:
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(wrong)) from None
+
+    def compiled(self, subscription: Subscription) -> Filter:
+        """ExpressionWrong, again for every caller; the texts used last are kept."""
+        text = subscription.expression
+        if subscription.expression_type != SQL92:
+            raise ExpressionWrong(f"no filter reads expressions of type {subscription.expression_type[:64]}")
+        if len(text) > EXPRESSION_CHARS_MAX:
+            raise ExpressionWrong(f"an expression of {len(text)} characters, at most {EXPRESSION_CHARS_MAX}")
+        found = self._compiled.get(text)
+        if found is None:
+            found = self._compile(text)
+        else:
+            self._compiled.move_to_end(text)
+        if isinstance(found, ExpressionWrong):
+            raise found
+        return found
+
+    def _compile(self, text: str) -> Filter | ExpressionWrong:
+        made: Filter | ExpressionWrong
+        try:
+            made = Filter(parse(text))
+        except ExpressionWrong as wrong:
+            made = ExpressionWrong(str(wrong))
+        self._compiled[text] = made
+        self._chars += len(text) + 1
+        while self._chars > self._config.options.filter_chars_max and len(self._compiled) > 1:
+            self._chars -= len(self._compiled.popitem(last=False)[0]) + 1
+        return made
+
+    def _retried(self, group: str) -> Accept:
+        """A message that comes again is asked what the group asks of the topic that it was sent to; of a topic that
+        the group consumes by tags, or not at all, nothing is asked."""
+
+        def accept(record: memoryview) -> bool:
+            topic = property_values(record, RETRY_NAMES).get(Names.RETRY_TOPIC, "")
+            subscription = self._subscribed(group, topic)
+            if subscription is None or subscription.is_tag or subscription.class_filter:
+                return True
+            try:
+                return self.compiled(subscription).accept(record)
+            except ExpressionWrong:
+                return True
+
+        return accept
+
+    def _must_be_on(self, subscription: Subscription) -> None:
+        if not self._config.options.property_filter:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                "The broker does not support consumer to filter message by " + subscription.expression_type,
+            )
+
+
+def _unknown(*, given: bool) -> Refusal:
+    if given:
+        return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+    remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+    return Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+
+
+def _names(expression: Expression) -> set[str]:
+    found: set[str] = set()
+    waiting = [expression]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Property):
+            found.add(node.name)
+        waiting.extend(node.parts)
+    return found
