@@ -1,0 +1,101 @@
+"""Half messages as values: how they begin, what the final message keeps, what a copy counts."""
+
+from dataclasses import replace
+
+import pytest
+
+from firearrow._native.store.record import Record, decode
+from firearrow.broker.errors import Refusal
+from firearrow.broker.life.transactions import half
+from firearrow.broker.life.transactions.asking import encoded
+from firearrow.broker.messages import Message, properties_text
+from tests.life.room import HOST
+
+PREPARED = {
+    "TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U", "TAGS": "t", "WAIT": "true", "__transactionId__": "U",
+    "REAL_TOPIC": "T", "REAL_QID": "3",
+}  # fmt: skip
+
+
+def record(**properties: str) -> Record:
+    return Record(
+        size=0, body_crc=77, queue_id=0, flag=5, queue_offset=12, physical_offset=900, sys_flag=0x1,
+        born_timestamp=1000, born_host=HOST, store_timestamp=2000, store_host=HOST, reconsume_times=2,
+        prepared_offset=0, body=b"body", topic="RMQ_SYS_TRANS_HALF_TOPIC",
+        properties_bytes=properties_text(PREPARED | properties),
+    )  # fmt: skip
+
+
+def test_a_message_becomes_half() -> None:
+    message = Message("T", 3, b"body", {"TRAN_MSG": "true", "UNIQ_KEY": "U"}, sys_flag=0x5)
+    half.make_half(message)
+    assert (message.topic, message.queue_id, message.sys_flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0x1)
+    assert message.properties == {
+        "TRAN_MSG": "true", "UNIQ_KEY": "U", "__transactionId__": "U", "REAL_TOPIC": "T", "REAL_QID": "3",
+    }  # fmt: skip
+
+
+def test_a_delay_that_is_no_number_is_refused_before_it_is_half() -> None:
+    with pytest.raises(Refusal, match="DELAY"):
+        half.make_half(Message("T", 0, b"", {"TRAN_MSG": "true", "DELAY": "soon"}))
+
+
+def test_the_final_message() -> None:
+    """As 5.5.0 stores it: TRAN_MSG stays, REAL_* go."""
+    final = half.committed(record())
+    assert (final.topic, final.queue_id, final.sys_flag, final.flag) == ("T", 3, 0x9, 5)
+    assert (final.prepared_offset, final.born_ms, final.reconsume_times) == (900, 1000, 2)
+    assert final.properties == {k: v for k, v in PREPARED.items() if not k.startswith("REAL_")}
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [({"DELAY": "2"}, False), ({"TIMER_DELAY_MS": "9"}, False), ({"DELAY": "0"}, True), ({}, True)],
+)
+def test_a_hook_writes_the_properties_again(more: dict[str, str], kept: bool) -> None:
+    assert ("TRAN_MSG" in half.committed(record(**more)).properties) == kept
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"REAL_TOPIC": ""},
+        {"REAL_TOPIC": "../x"},
+        {"REAL_QID": "x"},
+        {"REAL_QID": "-1"},
+        {"REAL_QID": "9" * 30},
+        {"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC"},
+    ],
+)
+def test_a_half_message_without_a_place_cannot_be_committed(broken: dict[str, str]) -> None:
+    with pytest.raises(Refusal, match="no topic and queue"):
+        half.committed(record(**broken))
+
+
+@pytest.mark.parametrize(("before", "after"), [({}, "1"), ({"TRANSACTION_CHECK_TIMES": "4"}, "5")])
+def test_a_copy_counts(before: dict[str, str], after: str) -> None:
+    copy = half.renewed(record(**before), immune=False)
+    assert (copy.topic, copy.queue_id, copy.flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 5)
+    assert copy.properties == PREPARED | {"TRANSACTION_CHECK_TIMES": after}
+
+
+def test_an_immune_copy_remembers_where_it_stood_first() -> None:
+    first = half.renewed(record(), immune=True)
+    assert first.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "12"
+    again = half.renewed(record(TRAN_PREPARED_QUEUE_OFFSET="4"), immune=True)
+    assert again.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [(None, None), ("30", 30_000), ("-1", 6000), ("x", 6000), ("0", 0), ("9" * 30, 6000)]
+)
+def test_immunity(text: str | None, ms: int | None) -> None:
+    properties = {} if text is None else {"CHECK_IMMUNITY_TIME_IN_SECONDS": text}
+    assert half.immunity_ms(properties, 6000) == ms
+
+
+@pytest.mark.parametrize("topic", ["T", "L" * 127, "%RETRY%" + "L" * 200])
+def test_what_a_producer_is_shown_decodes(topic: str) -> None:
+    shown = decode(encoded(replace(record(), topic=topic)), False)
+    assert (shown.topic, shown.body, shown.properties) == (topic, b"body", PREPARED)
+    assert (shown.born_timestamp, shown.store_timestamp, shown.physical_offset) == (1000, 2000, 900)

@@ -1,0 +1,569 @@
+"""TransactionService with a clock that is told: endings, check-backs, discards, restarts and kills, a full disk."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.store.store import Placed, PutRefused, PutStatus
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
+from firearrow.broker.handlers.transactions import TransactionsHandler
+from firearrow.broker.life.journal import Kind
+from firearrow.broker.life.transactions.service import TransactionService
+from firearrow.broker.messageids import offset_id
+from firearrow.broker.messages import Message
+from firearrow.broker.options import Options
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables.clients import ClientTable, Member
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.topics import TopicTable
+from tests.broker.peers import RecordedPeer
+from tests.life.room import HOST, Room
+
+HALF, OP, DISCARD = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
+GROUP = "CID_RMQ_SYS_TRANS"
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+ROUND_MS, TIMEOUT_MS = 30_000, 6000
+
+
+class Transacting(Room):
+    def __init__(
+        self,
+        folder: Path,
+        offsets: bytes | None = None,
+        now_ms: int = 1_700_000_000_000,
+        **options: int | bool,
+    ) -> None:
+        super().__init__(folder, now_ms=now_ms)
+        self.offsets = ConsumerOffsets(
+            self.clock, noted=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
+        )
+        if offsets is not None:
+            self.offsets.load(offsets)
+        self.topics = TopicTable(self.clock, cluster="c", broker="b")
+        self.clients = ClientTable(self.clock)
+        self.service = TransactionService(
+            self.loop, self.store, self.turn, self.appender, self.journal, self.offsets, self.topics,
+            self.clients, Config(Options(broker_name="b", **options)), self.clock, Stats("c", now_ms),
+        )  # fmt: skip
+        restorers = {Kind.OFFSET: self.offsets.restore, Kind.DECIDED: self.service.restore}
+        for entry in self.journal.take():
+            restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)
+        self.service.start()
+        self.routes = TransactionsHandler(self.service).routes()
+        self.peer = RecordedPeer()
+
+    def join(self, group: str = "PG") -> RecordedPeer:
+        peer = RecordedPeer()
+        member = Member(f"c{id(peer)}", peer, 0, 400, self.clock.monotonic_ms())
+        self.clients.note_producer(group, member)
+        return peer
+
+    def prepare(self, body: bytes = b"x", topic: str = "T", **properties: str) -> Record:
+        message = Message(
+            topic, 1, body, {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U"} | properties,
+            born_ms=self.clock.now_ms(),
+        )  # fmt: skip
+        self.service.prepare(message)
+        self.appender.put(message)
+        self.timers.run()
+        return self.records(HALF)[-1]
+
+    def end(self, half: Record, what: int, checked: bool = False, **fields: object) -> RemotingCommand | None:
+        """Decide as a producer does; the answer of this turn, if it came."""
+        self.tell(half, what, checked, **fields)
+        self.timers.run()
+        return self.peer.replies.pop() if self.peer.replies else None
+
+    def tell(self, half: Record, what: int, checked: bool = False, **fields: object) -> None:
+        ext = {
+            "producerGroup": "PG", "tranStateTableOffset": half.queue_offset, "msgId": "U",
+            "commitLogOffset": half.physical_offset, "commitOrRollback": what,
+            "fromTransactionCheck": str(checked).lower(),
+        } | fields  # fmt: skip
+        request = RemotingCommand(RequestCode.END_TRANSACTION, {key: str(ext[key]) for key in ext})
+        answer = self.routes[request.code](request, self.peer)
+        if answer is not None:
+            assert isinstance(answer, RemotingCommand)
+            self.peer.reply(answer)
+
+    def next_round(self, asked: RecordedPeer | None = None) -> list[RemotingCommand]:
+        """Let the next round pass; what it asked."""
+        if asked is not None:
+            asked.requests.clear()
+        self.timers.run(ROUND_MS)
+        self.timers.run()
+        return [] if asked is None else list(asked.requests)
+
+    def marks(self) -> list[bytes]:
+        return self.bodies(OP)
+
+    def offset(self, topic: str) -> int:
+        return self.offsets.committed(GROUP, topic, 0)
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Transacting]:
+    room = Transacting(tmp_path)
+    yield room
+    room.close()
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """A limit of the size of files stands for it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def asked_for(room: Transacting, request: RemotingCommand) -> Record:
+    """The half message that a check names, after a look at what it says."""
+    raw = room.store.record_at(int(request.ext["commitLogOffset"]))
+    assert raw is not None
+    half = decode(raw)
+    assert request.code == RequestCode.CHECK_TRANSACTION_STATE
+    assert request.is_oneway
+    assert half.topic == HALF
+    assert half.queue_offset == int(request.ext["tranStateTableOffset"])
+    assert request.ext["offsetMsgId"] == offset_id(HOST, half.physical_offset)
+    shown = decode(request.body)
+    assert (shown.topic, shown.queue_id) == ("T", 1)
+    assert (shown.queue_offset, shown.physical_offset) == (half.queue_offset, half.physical_offset)
+    return half
+
+
+# ---- decisions ----
+
+
+def test_a_commit_is_visible_once_and_marked_in_the_same_turn(room: Transacting) -> None:
+    half = room.prepare(b"paid")
+    assert room.bodies("T", 1) == []
+    answer = room.end(half, COMMIT)
+    assert answer is not None
+    assert answer.code == 0
+    [final] = room.records("T", 1)
+    assert (final.body, final.prepared_offset, final.sys_flag & 0xC) == (b"paid", half.physical_offset, 8)
+    [mark] = room.records(OP)
+    assert (mark.body, mark.properties) == (b"0,", {"WAIT": "true", "TAGS": "d"})
+
+
+def test_a_rollback_is_never_visible(room: Transacting) -> None:
+    half = room.prepare()
+    answer = room.end(half, ROLLBACK)
+    assert answer is not None
+    assert answer.code == 0
+    assert room.bodies("T", 1) == []
+    assert room.marks() == [b"0,"]
+
+
+@pytest.mark.parametrize("what", [UNKNOWN, 4, 1, -8])
+def test_unknown_is_not_answered(room: Transacting, what: int) -> None:
+    half = room.prepare()
+    assert room.end(half, what) is None
+    assert (room.bodies("T", 1), room.marks()) == ([], [])
+
+
+@pytest.mark.parametrize(("first", "second"), [(8, 8), (8, 12), (12, 8), (12, 12)])
+@pytest.mark.parametrize("same_turn", [True, False])
+def test_the_first_decision_counts(room: Transacting, first: int, second: int, same_turn: bool) -> None:
+    half = room.prepare()
+    room.tell(half, first)
+    if not same_turn:
+        room.timers.run()
+    room.tell(half, second)
+    room.timers.run()
+    assert [answer.code for answer in room.peer.replies] == [0, 0]
+    assert room.bodies("T", 1) == ([b"x"] if first == COMMIT else [])
+    assert room.marks() == [b"0,"]
+
+
+def test_decisions_of_a_turn_share_an_op_message(room: Transacting) -> None:
+    halves = [room.prepare(b"%d" % number) for number in range(20)]
+    for half in halves:
+        room.tell(half, COMMIT if half.queue_offset % 2 else ROLLBACK)
+    room.timers.run()
+    assert room.marks() == [b"".join(b"%d," % number for number in range(20))]
+    assert [int(body) for body in room.bodies("T", 1)] == list(range(1, 20, 2))
+    assert len(room.peer.replies) == 20
+
+
+def test_op_messages_are_bounded(tmp_path: Path) -> None:
+    room = Transacting(tmp_path, transaction_op_bytes=5)
+    halves = [room.prepare() for _ in range(7)]
+    for half in halves:
+        room.tell(half, ROLLBACK)
+    room.timers.run()
+    assert room.marks() == [b"0,1,2,", b"3,4,5,", b"6,"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "remark"),
+    [
+        ({"producerGroup": "other"}, "The producer group wrong"),
+        ({"tranStateTableOffset": 1}, "The transaction state table offset wrong"),
+        ({"commitLogOffset": 5}, "Find prepared transaction message failed"),
+        ({"commitLogOffset": -1}, "Find prepared transaction message failed"),
+        ({"commitLogOffset": 1 << 60}, "Find prepared transaction message failed"),
+    ],
+)
+def test_a_decision_that_does_not_fit_is_refused(
+    room: Transacting, fields: dict[str, object], remark: str
+) -> None:
+    half = room.prepare()
+    with pytest.raises(Refusal, match=remark) as refusal:
+        room.end(half, COMMIT, **fields)
+    assert refusal.value.code == ResponseCode.SYSTEM_ERROR
+    assert (room.bodies("T", 1), room.marks()) == ([], [])
+
+
+def test_only_half_messages_can_be_committed(room: Transacting) -> None:
+    room.put("T", b"plain", 1, PGROUP="PG", REAL_TOPIC="T", REAL_QID="1")
+    room.timers.run()
+    [plain] = room.records("T", 1)
+    with pytest.raises(Refusal, match="Find prepared"):
+        room.end(plain, COMMIT)
+
+
+def test_a_late_decision_with_an_immunity_waits_for_the_check(room: Transacting) -> None:
+    half = room.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="10")
+    room.clock.advance(10_001)
+    with pytest.raises(Refusal) as refusal:
+        room.end(half, COMMIT)
+    assert refusal.value.code == ResponseCode.ILLEGAL_OPERATION
+    answer = room.end(half, COMMIT, checked=True)
+    assert answer is not None
+    assert room.bodies("T", 1) == [b"x"]
+
+
+def test_a_delayed_transaction_is_delayed_once_it_is_committed(room: Transacting) -> None:
+    half = room.prepare(DELAY="2")
+    assert room.records("SCHEDULE_TOPIC_XXXX", 1) == []
+    room.end(half, COMMIT)
+    [scheduled] = room.records("SCHEDULE_TOPIC_XXXX", 1)
+    assert (scheduled.properties["REAL_TOPIC"], scheduled.properties["REAL_QID"]) == ("T", "1")
+    assert "TRAN_MSG" not in scheduled.properties
+
+
+def test_transactions_can_be_forbidden(tmp_path: Path) -> None:
+    room = Transacting(tmp_path, reject_transactions=True)
+    with pytest.raises(Refusal, match="sending transaction message is forbidden") as refusal:
+        room.prepare()
+    assert refusal.value.code == ResponseCode.NO_PERMISSION
+
+
+def test_half_messages_that_wait_are_bounded(tmp_path: Path) -> None:
+    room = Transacting(tmp_path, halves_max=3)
+    halves = [room.prepare() for _ in range(3)]
+    with pytest.raises(Refusal, match="at most 3"):
+        room.prepare()
+    room.end(halves[0], ROLLBACK)
+    assert room.prepare().queue_offset == 3
+
+
+# ---- check-backs ----
+
+
+def test_an_open_one_is_asked_for_and_its_answer_counts(room: Transacting) -> None:
+    asked = room.join()
+    first = room.prepare(b"when asked")
+    [request] = room.next_round(asked)
+    copy = asked_for(room, request)
+    assert copy.queue_offset == first.queue_offset + 1
+    assert copy.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert decode(request.body).properties == copy.properties | {"WAIT": "false"}
+    room.end(copy, COMMIT, checked=True)
+    assert room.bodies("T", 1) == [b"when asked"]
+    assert room.next_round(asked) == []
+    assert (room.offset(HALF), room.offset(OP)) == (2, 1)
+
+
+@pytest.mark.parametrize("late", [COMMIT, ROLLBACK])
+def test_a_late_decision_ends_the_copy(room: Transacting, late: int) -> None:
+    """It names the first copy, after two checks."""
+    asked = room.join()
+    first = room.prepare()
+    room.next_round(asked)
+    [request] = room.next_round(asked)
+    room.end(first, late)
+    room.end(asked_for(room, request), COMMIT, checked=True)
+    assert room.bodies("T", 1) == ([b"x"] if late == COMMIT else [])
+    assert room.next_round(asked) == []
+
+
+def test_young_ones_and_what_is_decided_are_not_asked_for(room: Transacting) -> None:
+    asked = room.join()
+    room.end(room.prepare(), COMMIT)
+    room.end(room.prepare(), ROLLBACK)
+    room.timers.run(ROUND_MS - TIMEOUT_MS)
+    room.prepare()
+    room.timers.run(TIMEOUT_MS)
+    assert asked.requests == []
+    assert len(room.records(HALF)) == 3
+    [_] = room.next_round(asked)
+
+
+def test_after_enough_checks_it_is_given_up(tmp_path: Path) -> None:
+    room = Transacting(tmp_path, transaction_check_max=3)
+    asked = room.join()
+    room.prepare(b"forgotten")
+    counts = [len(room.next_round(asked)) for _ in range(6)]
+    assert counts == [1, 1, 1, 0, 0, 0]
+    [discarded] = room.records(DISCARD)
+    assert (discarded.body, discarded.properties["TRANSACTION_CHECK_TIMES"]) == (b"forgotten", "3")
+    topic = room.topics.get(DISCARD)
+    assert topic is not None
+    assert (topic.read_queues, topic.write_queues, topic.perm) == (1, 1, 6)
+    assert len(room.records(HALF)) == 4
+    assert room.offset(HALF) == 4
+
+
+def test_three_days_are_too_old(room: Transacting) -> None:
+    asked = room.join()
+    room.prepare()
+    room.clock.advance(72 * 3_600_000 + 1)
+    assert room.next_round(asked) == []
+    assert room.bodies(DISCARD) == [b"x"]
+
+
+def test_without_a_producer_it_is_counted_all_the_same(room: Transacting) -> None:
+    room.prepare()
+    room.next_round()
+    assert room.records(HALF)[-1].properties["TRANSACTION_CHECK_TIMES"] == "1"
+    [request] = room.next_round(room.join())
+    assert asked_for(room, request).properties["TRANSACTION_CHECK_TIMES"] == "2"
+
+
+def test_the_producers_of_a_group_are_asked_in_turn(room: Transacting) -> None:
+    peers = [room.join() for _ in range(3)]
+    stranger = room.join("other")
+    for _ in range(9):
+        room.prepare()
+    room.next_round()
+    assert [len(peer.requests) for peer in [*peers, stranger]] == [3, 3, 3, 0]
+
+
+def test_who_does_not_read_is_not_asked(room: Transacting) -> None:
+    deaf, living = room.join(), room.join()
+    deaf.congested = True
+    for _ in range(4):
+        room.prepare()
+    room.next_round()
+    assert (len(deaf.requests), len(living.requests)) == (0, 4)
+
+
+def test_an_immune_one_is_put_again_and_not_asked_for(room: Transacting) -> None:
+    asked = room.join()
+    first = room.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="40")
+    assert room.next_round(asked) == []
+    copy = room.records(HALF)[-1]
+    assert copy.properties["TRAN_PREPARED_QUEUE_OFFSET"] == str(first.queue_offset)
+    room.timers.run(5000)
+    room.end(first, COMMIT)
+    assert room.next_round(asked) == []
+    assert room.bodies("T", 1) == [b"x"]
+    assert room.marks() == [b"%d," % copy.queue_offset]
+
+
+def test_an_immune_one_is_asked_for_afterwards(room: Transacting) -> None:
+    asked = room.join()
+    room.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="40")
+    room.next_round(asked)
+    [request] = room.next_round(asked)
+    room.end(asked_for(room, request), COMMIT, checked=True)
+    assert room.bodies("T", 1) == [b"x"]
+
+
+def test_slices_go_through_many(room: Transacting) -> None:
+    asked = room.join()
+    for _ in range(100):
+        room.prepare()
+    assert len(room.next_round(asked)) == 100
+    assert len(room.next_round(asked)) == 100
+    assert room.offset(HALF) == 200
+
+
+def test_a_resumed_one_is_asked_for_again(tmp_path: Path) -> None:
+    room = Transacting(tmp_path, transaction_check_max=1)
+    asked = room.join()
+    room.prepare(b"late")
+    room.next_round()
+    room.next_round()
+    [discarded] = room.records(DISCARD)
+    ext = {"msgId": offset_id(HOST, discarded.physical_offset)}
+    room.routes[323](RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, ext), room.peer)
+    room.timers.run()
+    assert [answer.code for answer in room.peer.replies] == [0]
+    [request] = room.next_round(asked)
+    room.end(asked_for(room, request), COMMIT, checked=True)
+    assert room.bodies("T", 1) == [b"late"]
+
+
+@pytest.mark.parametrize("message_id", ["", "x", "0" * 32, "F" * 32])
+def test_only_what_was_discarded_is_resumed(room: Transacting, message_id: str) -> None:
+    room.prepare()
+    request = RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id})
+    with pytest.raises(Refusal, match="Exception was thrown"):
+        room.routes[323](request, room.peer)
+    assert len(room.records(HALF)) == 1
+
+
+# ---- restarts ----
+
+
+def again(room: Transacting, folder: Path, offsets: bytes | None = None) -> Transacting:
+    room.kill()
+    return Transacting(folder, offsets, room.clock.now_ms())
+
+
+def test_what_was_decided_before_a_kill_stays_decided(tmp_path: Path) -> None:
+    room = Transacting(tmp_path)
+    halves = [room.prepare(b"%d" % number) for number in range(30)]
+    for half in halves[:20]:
+        room.end(half, COMMIT if half.queue_offset % 2 else ROLLBACK)
+    room = again(room, tmp_path)
+    for half in halves[:20]:
+        answer = room.end(half, COMMIT)
+        assert answer is not None
+        assert answer.code == 0
+    asked = room.join()
+    requests = room.next_round(asked)
+    assert sorted(int(decode(request.body).body) for request in requests) == list(range(20, 30))
+    assert [int(body) for body in room.bodies("T", 1)] == list(range(1, 20, 2))
+
+
+def test_a_kill_after_a_check_asks_for_one_copy(tmp_path: Path) -> None:
+    """The file of the offsets is older than the check."""
+    room = Transacting(tmp_path)
+    old = room.offsets.to_json()
+    room.prepare()
+    room.next_round()
+    room = again(room, tmp_path, old)
+    asked = room.join()
+    [request] = room.next_round(asked)
+    room.end(asked_for(room, request), COMMIT, checked=True)
+    assert room.next_round(asked) == []
+    assert room.bodies("T", 1) == [b"x"]
+
+
+def test_a_lost_mark_is_written_at_start(tmp_path: Path) -> None:
+    """The write was torn between the final message and its mark."""
+    room = Transacting(tmp_path)
+    half = room.prepare()
+    message = Message("T", 1, b"x", sys_flag=8)
+    placed = room.appender.put(message, hooks=False)
+    room.journal.note(Kind.DECIDED, "", 0, half.queue_offset, placed.end)
+    room.timers.run()
+    assert room.marks() == []
+    room = again(room, tmp_path)
+    room.timers.run()
+    assert room.marks() == [b"0,"]
+    assert room.next_round(room.join()) == []
+    assert len(room.records(HALF)) == 1
+
+
+def test_a_commit_that_the_log_lacks_is_void(tmp_path: Path) -> None:
+    room = Transacting(tmp_path)
+    half = room.prepare()
+    room.tell(half, COMMIT)
+    room = again(room, tmp_path)
+    room.timers.run()
+    assert (room.bodies("T", 1), room.marks()) == ([], [])
+    [_] = room.next_round(room.join())
+
+
+def test_apaches_offsets_and_marks_are_taken_over(tmp_path: Path) -> None:
+    """A batch of marks, some of them below the offset; a copy whose first place was marked."""
+    room = Transacting(tmp_path)
+    for _ in range(6):
+        room.prepare()
+    room.put(HALF, b"copy", PGROUP="PG", REAL_TOPIC="T", REAL_QID="1", TRAN_PREPARED_QUEUE_OFFSET="1")
+    room.put(OP, b"0,1,4,", TAGS="d")
+    room.put(OP, b"5", TAGS="d")
+    room.put(OP, b"3,", TAGS="other")
+    room.timers.run()
+    room.offsets.commit(GROUP, HALF, 0, 2)
+    room.kill()
+    room = Transacting(tmp_path, room.offsets.to_json(), room.clock.now_ms())
+    asked = room.join()
+    requests = room.next_round(asked)
+    assert [asked_for(room, request).queue_offset for request in requests] == [7, 8]
+    assert room.marks()[-1] == b"6,"
+    room.next_round()
+    assert [half.body for half in room.records(HALF)] == [b"x"] * 6 + [b"copy"] + [b"x"] * 4
+    assert room.offset(HALF) == 9
+
+
+def test_a_full_disk_leaves_it_open(room: Transacting) -> None:
+    """The write fails: neither message nor mark is there."""
+    room.end(room.prepare(b"0"), COMMIT)
+    first, second = room.prepare(b"1"), room.prepare(b"2")
+    with full_disk():
+        room.tell(first, COMMIT)
+        room.tell(second, ROLLBACK)
+        room.timers.run()
+    codes = [answer.code for answer in room.peer.replies]
+    assert codes == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+    assert (room.bodies("T", 1), room.marks()) == ([b"0"], [b"0,"])
+    room.peer.replies.clear()
+    room.end(first, COMMIT)
+    room.end(second, COMMIT)
+    assert room.bodies("T", 1) == [b"0", b"1", b"2"]
+
+
+def test_a_full_disk_that_refuses_the_message_leaves_it_open(room: Transacting) -> None:
+    """There is no room for the first entry of the topic's queue."""
+    half = room.prepare()
+    with full_disk(), pytest.raises(Refusal, match="not available"):
+        room.end(half, COMMIT)
+    answer = room.end(half, COMMIT)
+    assert answer is not None
+    assert room.bodies("T", 1) == [b"x"]
+
+
+def test_a_mark_that_finds_no_room_comes_later(room: Transacting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The final message is staged, its mark is refused: it stays decided. A rollback is refused with its mark."""
+    first, second = room.prepare(b"1"), room.prepare(b"2")
+    put = room.appender.put
+
+    def refuse(message: Message, **how: Any) -> Placed:  # noqa: ANN401
+        if message.topic == OP:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk")
+        return put(message, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room.appender, "put", refuse)
+        room.tell(first, COMMIT)
+        room.tell(second, ROLLBACK)
+        room.timers.run()
+    codes = sorted(answer.code for answer in room.peer.replies)
+    assert codes == [0, ResponseCode.SERVICE_NOT_AVAILABLE]
+    room.peer.replies.clear()
+    room.end(first, COMMIT)
+    assert (room.bodies("T", 1), room.marks()) == ([b"1"], [])
+    asked = room.join()
+    [request] = room.next_round(asked)
+    assert asked_for(room, request).body == b"2"
+    assert room.marks() == [b"0,"]
+
+
+def test_a_full_disk_ends_a_round_and_loses_nothing(room: Transacting) -> None:
+    asked = room.join()
+    half = room.prepare()
+    with full_disk():
+        assert room.next_round(asked) == []
+    assert len(room.records(HALF)) == 1
+    [request] = room.next_round(asked)
+    room.end(asked_for(room, request), COMMIT, checked=True)
+    room.end(half, COMMIT)
+    assert room.bodies("T", 1) == [b"x"]
