@@ -20,6 +20,7 @@ from firearrow.broker.handlers.transactions import TransactionsHandler
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.delays import DelayService
 from firearrow.broker.life.journal import Entry, Journal, Kind
+from firearrow.broker.life.lights import Lights
 from firearrow.broker.life.retries import Retries
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
@@ -73,6 +74,7 @@ class Living:
             schedule=lambda message: rules.schedule(
                 message, clock.now_ms(), config.options, self._timers.slot_count if self._timers else _none
             ),
+            multi=Lights(store, options.lights_max).dispatch if options.multi_dispatch else None,
         )
         self._retries = Retries(state.topics, state.groups, state.locks)
         self._delay_offsets = DelayOffsets(clock, lambda: saver.changed("delays"))

@@ -13,6 +13,7 @@ from firearrow.broker.services.saver import Saver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.lights import LightGroups, LightTopics
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
@@ -48,7 +49,7 @@ class State:
     ) -> "State":
         """StartError when a file cannot be read or written."""
         topics = _topics(options, clock, topics_changed)
-        groups = GroupTable(
+        groups = (LightGroups if options.lmq else GroupTable)(
             clock, auto_create=options.auto_create_groups, changed=lambda _: saver.soon("groups")
         )
         offsets = ConsumerOffsets(
@@ -56,6 +57,7 @@ class State:
             version_step=options.offsets_version_step,
             changed=lambda _: saver.changed("offsets"),
             noted=lambda *entry: journal.note(Kind.OFFSET, *entry),
+            lights=options.lmq,
         )
         clients = ClientTable(
             clock,
@@ -92,7 +94,7 @@ def load(saver: Saver, name: str, path: Path, table: Table, *, make: bool = True
 
 
 def _topics(options: Options, clock: Clock, changed: Callable[[Collection[str]], None]) -> TopicTable:
-    return TopicTable(
+    return (LightTopics if options.lmq else TopicTable)(
         clock,
         cluster=options.cluster_name,
         broker=options.broker_name,

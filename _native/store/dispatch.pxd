@@ -26,7 +26,8 @@ cdef class Dispatch:
     cdef readonly dict queues              # (topic bytes, queue id) → ConsumeQueue
     cdef KeyIndex index                    # None where messages are not indexed
     cdef tuple delay_levels_ms
-    cdef bint lmq
+    cdef bint lmq                          # records may name light queues that get an entry, too
+    cdef readonly int64_t lights           # how many light queues there are
     cdef Staged *staged
     cdef Py_ssize_t staged_count, staged_room
     cdef int32_t *hashes
@@ -41,6 +42,7 @@ cdef class Dispatch:
     cdef int confirm(self, int64_t physical_offset) noexcept
     cdef int recovered(self, const RecordView *view, int64_t indexed) except -1
     cdef int take_hashes(self, const Text *topic, const Properties *properties) except -1
+    cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size, Py_ssize_t hashes_before) except -1
     cdef int wait(self, void *queue, int64_t end) except -1
     cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1
     cdef int add_hash(self, int32_t key_hash) except -1

@@ -3,11 +3,14 @@ from firearrow._native.store.keyindex import KeyIndex
 
 def is_file_name(name: bytes) -> bool: ...
 
+def multi_names(names: bytes, entries: bytes) -> list[tuple[bytes, int]]: ...
+
 class Dispatch:
     """Queue entries and keys of records, staged and recovered."""
 
     folder: str
     queue_file_bytes: int
+    lights: int
     queues: dict[tuple[bytes, int], ConsumeQueue]
     def __init__(
         self,

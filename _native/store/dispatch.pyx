@@ -13,11 +13,13 @@ from firearrow._native.store.layout cimport SYS_PREPARED, SYS_ROLLBACK, SYS_TRAN
 from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
 
 from firearrow._native.store.faults import StoreDamaged
+from firearrow._native.store.places import PutRefused, PutStatus
 
 GAP_MAX = 10_000_000
 MULTI_DIGITS_MAX = 12
 QUEUE_ID_MAX = 65535
 LMQ_PREFIX = b"%LMQ%"
+LIGHT = os.fsdecode(LMQ_PREFIX)
 
 
 def is_file_name(bytes name not None):
@@ -34,6 +36,34 @@ cdef void *grown(void *old, Py_ssize_t *room, Py_ssize_t count, size_t item) exc
         raise MemoryError()
     room[0] = max(2 * room[0], 64)
     return larger
+
+
+def multi_names(bytes names not None, bytes entries not None):
+    """(queue's name, entry) of INNER_MULTI_DISPATCH and INNER_MULTI_QUEUE_OFFSET, as far as they are such."""
+    return [
+        (name, int(entry))
+        for name, entry in zip(names.split(b","), entries.split(b","))
+        if is_file_name(name) and entry.isdigit() and len(entry) <= MULTI_DIGITS_MAX
+    ]
+
+
+cdef list multi_entries(const Properties *properties):
+    return multi_names(
+        PyBytes_FromStringAndSize(<const char *> properties.multi_names.at, properties.multi_names.length),
+        PyBytes_FromStringAndSize(<const char *> properties.multi_offsets.at, properties.multi_offsets.length),
+    )
+
+
+cdef inline bint begins(const Text *topic, const char *prefix, Py_ssize_t length) noexcept nogil:
+    return topic.length >= length and memcmp(topic.at, prefix, length) == 0
+
+
+cdef bint allows_multi(const Text *topic) noexcept nogil:
+    """Retries, dead letters, system topics and what is delayed are not dispatched to light queues, whatever they name."""
+    return not (
+        begins(topic, b"%RETRY%", 7) or begins(topic, b"%DLQ%", 5) or begins(topic, b"rmq_sys_", 8)
+        or (topic.length == 19 and begins(topic, b"SCHEDULE_TOPIC_XXXX", 19))
+    )
 
 
 cdef class Dispatch:
@@ -59,6 +89,7 @@ cdef class Dispatch:
                 if child.isdecimal() and int(child) <= QUEUE_ID_MAX:
                     queue = ConsumeQueue.open(os.path.join(path, child), topic, int(child), self.queue_file_bytes)
                     self.queues[os.fsencode(topic), int(child)] = queue
+                    self.lights += topic.startswith(LIGHT)
 
     cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make):
         """The queue, or None if there is none and none is to be made. Files are made with its first entry."""
@@ -67,6 +98,7 @@ cdef class Dispatch:
             name = os.fsdecode(topic)
             found = ConsumeQueue(os.path.join(self.folder, name, str(queue_id)), name, queue_id, self.queue_file_bytes)
             self.queues[topic, queue_id] = found
+            self.lights += topic.startswith(LMQ_PREFIX)
         return <ConsumeQueue> found
 
     # ---- appending ----
@@ -100,6 +132,36 @@ cdef class Dispatch:
         plan.tags_code = self.tags_code_of(topic, properties, store_time)
         plan.hashes = <int32_t> (self.hashes_count - before)
         self.staged_count += 1
+        if self.lmq and properties.multi_offsets.length and queue is not None and allows_multi(topic):
+            self.stage_multi(properties, physical_offset, size, before)
+        return 0
+
+    cdef int stage_multi(
+        self, const Properties *properties, int64_t physical_offset, int32_t size, Py_ssize_t hashes_before
+    ) except -1:
+        """Plan an entry in each light queue that the record names, at the place that it says. If one cannot be,
+        nothing of the record is planned: PutRefused, OSError."""
+        cdef Py_ssize_t first = self.staged_count - 1
+        cdef Staged *plan
+        cdef ConsumeQueue queue
+        try:
+            for name, entry in multi_entries(properties):
+                queue = self.queue_of(name, 0, True)
+                if not name.startswith(LMQ_PREFIX) or entry != queue.next_entry:
+                    raise PutRefused(PutStatus.MESSAGE_ILLEGAL, "INNER_MULTI_QUEUE_OFFSET")
+                self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
+                queue.promise()
+                plan = &self.staged[self.staged_count]
+                plan[0] = self.staged[first]
+                plan.queue = <void *> queue
+                plan.hashes = 0
+                self.staged_count += 1
+        except BaseException:
+            while self.staged_count > first:
+                self.staged_count -= 1
+                (<ConsumeQueue> self.staged[self.staged_count].queue).next_entry -= 1
+            self.hashes_count = hashes_before
+            raise
         return 0
 
     cdef int apply(self, bint confirmed) except -1:
@@ -170,6 +232,7 @@ cdef class Dispatch:
                     self.unconfirmed[n].queue = NULL
             queue.delete()
             del self.queues[key]
+            self.lights -= topic.startswith(LMQ_PREFIX)
         path = os.path.join(self.folder, os.fsdecode(topic))
         if gone and os.path.isdir(path) and not os.listdir(path):
             os.rmdir(path)
@@ -187,7 +250,7 @@ cdef class Dispatch:
         if transaction != SYS_PREPARED and transaction != SYS_ROLLBACK and is_file_name(topic) and 0 <= view.queue_id <= QUEUE_ID_MAX:
             tags_code = self.tags_code_of(&view.topic, &properties, view.store_time)
             self.restore(topic, view.queue_id, view.queue_offset, view.physical_offset, view.size, tags_code)
-            if self.lmq and properties.multi_names.length and properties.multi_offsets.length:
+            if self.lmq and properties.multi_offsets.length and allows_multi(&view.topic):
                 self.restore_multi(view, &properties, tags_code)
         if self.index is not None and transaction != SYS_ROLLBACK and view.physical_offset > indexed:
             self.hashes_count = 0
@@ -215,14 +278,9 @@ cdef class Dispatch:
         queue.visible = queue.end_entry
 
     cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1:
-        cdef bytes names = PyBytes_FromStringAndSize(<const char *> properties.multi_names.at, properties.multi_names.length)
-        cdef bytes entries = PyBytes_FromStringAndSize(
-            <const char *> properties.multi_offsets.at, properties.multi_offsets.length
-        )
-        for name, entry in zip(names.split(b","), entries.split(b",")):
-            if is_file_name(name) and entry.isdigit() and len(entry) <= MULTI_DIGITS_MAX:
-                queue_id = 0 if name.startswith(LMQ_PREFIX) else view.queue_id
-                self.restore(name, queue_id, int(entry), view.physical_offset, view.size, tags_code)
+        for name, entry in multi_entries(properties):
+            queue_id = 0 if name.startswith(LMQ_PREFIX) else view.queue_id
+            self.restore(name, queue_id, entry, view.physical_offset, view.size, tags_code)
         return 0
 
     # ---- what a record's properties say ----

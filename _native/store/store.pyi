@@ -76,6 +76,11 @@ class MessageStore(StoreReading):
         now_ms: int,
     ) -> Placed:
         """Stage every item of a batch body (wire-protocol §3.4), all or none, in one segment. Raises PutRefused."""
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """Where the next message that is put will stand in the queue; -1 if there is no such queue yet."""
+    @property
+    def light_queues(self) -> int:
+        """How many queues have a name with %LMQ% in front."""
     def write(self) -> int:
         """One `pwrite` of all that is staged, then queue and index entries; returns the log's end. OSError: nothing
         staged stays, every position is as before, nothing half-written is visible. StoreDamaged: the same, but a part

@@ -187,6 +187,8 @@ cdef class MessageStore(StoreReading):
         fill(&message, name, queue_id, sys_flag, born_timestamp, born_host, store_host, reconsume_times, now_ms)
         message.prepared_offset = 0
         for flag, body, properties in parts:
+            if self.dispatch.lmq and b"INNER_MULTI_QUEUE_OFFSET" in properties:
+                illegal("batch")  # places in light queues are the broker's to give
             message.body.length, message.properties.length = len(body), len(properties)
             total += record_bytes(&message)
         self.check_fits(total)
@@ -222,6 +224,14 @@ cdef class MessageStore(StoreReading):
         encode_record(message, size, to)
         self.newest_ms = max(self.newest_ms, message.store_time)
         return physical + size
+
+    def next_offset(self, str topic not None, int64_t queue_id):
+        queue = self.queue(topic, queue_id)
+        return -1 if queue is None else queue.next_entry
+
+    @property
+    def light_queues(self):
+        return self.dispatch.lights
 
     def checked_topic(self, str topic, int64_t queue_id):
         """The topic's bytes. PutRefused."""

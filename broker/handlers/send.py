@@ -26,7 +26,7 @@ NO_BATCH = frozenset((Property.DELAY, *TIMER_REQUESTS, Property.TRANSACTION_PREP
 """A batch is stored as it comes: what would need a look at each of its messages is refused."""
 
 
-LIFE = frozenset((Property.PRIORITY, *NO_BATCH))
+LIFE = frozenset((Property.PRIORITY, Property.MULTI_DISPATCH, *NO_BATCH))
 """A message with none of these properties is a plain one."""
 NOT_PRIORITY = frozenset(
     (Property.TRANSACTION_PREPARED, Property.DELAY, *TIMER_REQUESTS, Property.SHARDING_KEY)
@@ -113,7 +113,7 @@ class SendHandler:
             remark = "sysFlag names a transaction, but the property TRAN_MSG is missing"
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         answer = None if request.is_oneway else request.answer()
-        placed = self._appender.put(message, hooks=not plain, peer=peer, answer=answer, waits=waits)
+        placed = self._appender.put(message, plain=plain, peer=peer, answer=answer, waits=waits)
         if not plain and Property.TIMER_OUT_MS in properties and (handle := self._recall_handle(message)):
             ext["recallHandle"] = handle
         self._note(wanted, answer, ext, placed)

@@ -1,5 +1,7 @@
 """Appender: the way of a message into the store, through Apache's hooks for delays (HookUtils). Loop thread.
 
+A message may name light queues (%LMQ%…) that get an entry, too: multi-dispatch.
+
 A message with a delay level goes to SCHEDULE_TOPIC_XXXX, one with a timer property to the timer's topic, and names its
 real topic and queue in properties. Counts nothing and answers nothing by itself.
 """
@@ -38,7 +40,8 @@ def is_timed(message: Message) -> bool:
 
 
 class Appender:
-    """`schedule(message)` sends a timer message to the timer's topic, or refuses it (Refusal)."""
+    """`schedule(message)` sends a timer message to the timer's topic, or refuses it (Refusal); `multi(message, strict)`
+    notes the places that it takes in light queues and names these (Refusal if `strict`); None: there are none."""
 
     def __init__(
         self,
@@ -49,6 +52,7 @@ class Appender:
         *,
         levels: int,
         schedule: Callable[[Message], None],
+        multi: Callable[[Message, bool], list[str]] | None = None,
     ) -> None:
         self._store = store
         self._turn = turn
@@ -56,12 +60,14 @@ class Appender:
         self.store_host = store_host
         self._levels = levels
         self._schedule = schedule
+        self._multi = multi
 
     def put(
         self,
         message: Message,
         *,
         hooks: bool = True,
+        plain: bool = False,
         then: Callable[[bool], None] | None = None,
         peer: Peer | None = None,
         answer: RemotingCommand | None = None,
@@ -70,11 +76,10 @@ class Appender:
         """Stage `message`; this turn writes it. PutRefused, or Refusal from a hook: nothing was staged.
 
         `then(stored)` is called, and `answer` goes to `peer`, when the message is as durable as the flush mode
-        promises; `hooks=False` for what comes back from a delay and still carries its properties. A hook changes
-        the message's topic, queue and properties.
+        promises; `hooks=False` for what comes back from a delay and still carries its properties, `plain` for what
+        carries none of those that ask for more. A hook changes the message's topic, queue and properties.
         """
-        if hooks and message.sys_flag & TRANSACTION_BITS in (0, TRANSACTION_COMMIT):
-            self._hooked(message)
+        lights: list[str] = [] if plain else self._begin(message, hooks)
         placed = self._store.put(
             message.topic,
             message.queue_id,
@@ -92,11 +97,21 @@ class Appender:
         if then is not None:
             self._turn.follow(placed.end, then)
         self._turn.park(placed.end, (message.topic, message.queue_id), peer, answer, waits=waits)
+        for name in lights:
+            self._turn.park(placed.end, (name, 0), None, None)
         return placed
 
     def follow(self, end: int, then: Callable[[bool], None]) -> None:
         """As the `then` of `put`, for the last of several messages."""
         self._turn.follow(end, then)
+
+    def _begin(self, message: Message, hooks: bool) -> list[str]:
+        """Apply the hooks; the light queues that the message goes to besides its own. Refusal."""
+        if hooks and message.sys_flag & TRANSACTION_BITS in (0, TRANSACTION_COMMIT):
+            self._hooked(message)
+        if self._multi is None or Property.MULTI_DISPATCH not in message.properties:
+            return []
+        return self._multi(message, hooks)
 
     def _hooked(self, message: Message) -> None:
         if message.topic == names.HALF_TOPIC:  # Apache loses it; here it is delayed once it is committed

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads, pretty
-from firearrow.broker.tables import reading
+from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.dataversion import DataVersion
 
 QUEUE_ID_MAX = 65_535
@@ -29,7 +29,10 @@ def queue_id_fault(queue_id: int) -> str | None:
 
 
 class ConsumerOffsets:
-    """At most `queues_max` queues of groups are kept; `version` moves once in `version_step` commits."""
+    """At most `queues_max` queues of groups are kept; `version` moves once in `version_step` commits.
+
+    `lights`: the file is `lmqConsumerOffset.json`, which has the offsets of groups with %LMQ% in front apart.
+    """
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class ConsumerOffsets:
         queues_max: int = 2_000_000,
         changed: Callable[[Collection[str]], None] = lambda groups: None,
         noted: Noted = lambda key, queue_id, queue_offset, end: None,
+        lights: bool = False,
     ) -> None:
         self._clock = clock
         self._version_step = version_step
@@ -53,7 +57,7 @@ class ConsumerOffsets:
         self._resets: dict[tuple[str, str, int], int] = {}
         self._pulls: dict[str, Offsets] = {}
         self._pull_count = 0
-        self._lmq: dict[str, int] | None = None
+        self._lights = lights
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def __len__(self) -> int:
@@ -134,14 +138,15 @@ class ConsumerOffsets:
 
     def to_object(self) -> dict[str, object]:
         table, pulls, topics = dict(self._table), dict(self._pulls), dict(self._topics)
+        lights = {key: queues[0] for key, queues in table.items() if self._lights and _is_light(key, queues)}
         members: dict[str, object] = {
             "dataVersion": self.version.to_object(),
             "groupTopicMap": {g: sorted(names.copy()) for g, names in topics.items() if "@" not in g},
-            "offsetTable": {key: dict(queues) for key, queues in table.items()},
+            "offsetTable": {key: dict(queues) for key, queues in table.items() if key not in lights},
             "pullOffsetTable": {key: dict(queues) for key, queues in pulls.items()},
         }
-        if self._lmq is not None:
-            members["lmqOffsetTable"] = self._lmq
+        if self._lights:
+            members["lmqOffsetTable"] = lights
         return members
 
     def to_json(self) -> bytes:
@@ -152,11 +157,8 @@ class ConsumerOffsets:
         of = reading.members(loads(text), "consumerOffset.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table, pulls = _queues(of, "offsetTable"), _queues(of, "pullOffsetTable")
-        lmq = of.get("lmqOffsetTable")
-        lmq = None if lmq is None else reading.members(lmq, "lmqOffsetTable")
-        self._lmq = (
-            None if lmq is None else {key: reading.number(lmq, key, high=reading.LONG_MAX) for key in lmq}
-        )
+        lights = reading.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
+        table |= {_pair(key): {0: reading.number(lights, key, high=reading.LONG_MAX)} for key in lights}
         self._table, self._topics, self._groups, self._count = {}, {}, {}, 0
         self._pulls = {f"{topic}@{group}": queues for (group, topic), queues in pulls.items()}
         self._pull_count = sum(map(len, pulls.values()))
@@ -205,6 +207,11 @@ class ConsumerOffsets:
             self._pull_count -= len(self._pulls.pop(f"{topic}@{group}", ()))
         if pairs:
             self._changed([group for group, _ in pairs])
+
+
+def _is_light(key: str, queues: Offsets) -> bool:
+    """Offsets of a group with %LMQ% in front, which has one for a topic."""
+    return f"@{names.LMQ_PREFIX}" in key and queues.keys() == {0}
 
 
 def _drop(index: dict[str, set[str]], key: str, item: str) -> None:

@@ -29,6 +29,7 @@ AS_RECORDED = {
     "maxHashSlotNum": "1000",
     "maxIndexNum": "1000",
     "enableLmq": "true",
+    "enableMultiDispatch": "true",
 }
 """Settings of the recorded broker that we have, too."""
 

@@ -24,10 +24,23 @@ def comparable(text: bytes) -> object:
 
 
 def test_the_golden_file_is_written_as_it_was_read() -> None:
-    offsets = ConsumerOffsets(ManualClock())
+    offsets = ConsumerOffsets(ManualClock(), lights=True)
     offsets.load(config_file("lmqConsumerOffset.json"))
     assert comparable(offsets.to_json()) == comparable(config_file("lmqConsumerOffset.json"))
     assert offsets.query("CG_BROADCAST@broadcast", "GoldenSql", 2) == 2
+
+
+def test_groups_of_light_queues_have_one_offset_apart() -> None:
+    offsets = ConsumerOffsets(ManualClock(), lights=True)
+    offsets.commit("%LMQ%g", "%LMQ%one", 0, 7)
+    offsets.commit("G", "%LMQ%one", 0, 8)
+    written = fastjson.loads(offsets.to_json())
+    assert written["lmqOffsetTable"] == {"%LMQ%one@%LMQ%g": 7}
+    assert written["offsetTable"] == {"%LMQ%one@G": {"0": 8}}
+    again = ConsumerOffsets(ManualClock(), lights=True)
+    again.load(offsets.to_json())
+    assert again.to_object() == offsets.to_object()
+    assert (again.query("%LMQ%g", "%LMQ%one", 0), len(again)) == (7, 2)
 
 
 @given(commits)

@@ -1,0 +1,42 @@
+"""Topics and groups of light queues (`enableLmq`): a name with %LMQ% in front is a topic with one queue, or a group
+with defaults, that no table holds and no file keeps. Loop thread.
+"""
+
+from firearrow.broker.tables import names
+from firearrow.broker.tables.groups import GroupConfig, GroupTable
+from firearrow.broker.tables.topics import TopicConfig, TopicTable
+
+
+def is_light(name: str) -> bool:
+    return name.startswith(names.LMQ_PREFIX)
+
+
+class LightTopics(TopicTable):
+    def get(self, name: str) -> TopicConfig | None:
+        return TopicConfig(name, 1, 1) if is_light(name) else super().get(name)
+
+    def __contains__(self, name: object) -> bool:
+        return (isinstance(name, str) and is_light(name)) or super().__contains__(name)
+
+    def _put(self, configs: list[TopicConfig]) -> None:
+        """They are as they are."""
+        kept = [config for config in configs if not is_light(config.name)]
+        if kept:
+            super()._put(kept)
+
+
+class LightGroups(GroupTable):
+    def get(self, name: str) -> GroupConfig | None:
+        return GroupConfig(name) if is_light(name) else super().get(name)
+
+    def find(self, name: str) -> GroupConfig | None:
+        return GroupConfig(name) if is_light(name) else super().find(name)
+
+    def __contains__(self, name: object) -> bool:
+        return (isinstance(name, str) and is_light(name)) or super().__contains__(name)
+
+    def _put(self, configs: list[GroupConfig]) -> None:
+        """They are as they are."""
+        kept = [config for config in configs if not is_light(config.name)]
+        if kept:
+            super()._put(kept)
