@@ -26,6 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "living": {"*"},
     "pops": {"*"},
     "state": {"*"},
+    "timing": {"*"},
     "messages": set(),
     "handlers": {"tables", "filters", "life", "messages", "peer", "services.holds", "services.turn", *BASICS},
     "life": {

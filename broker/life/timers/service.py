@@ -153,6 +153,14 @@ class TimerService:
         """The 56 bytes of GET_TIMER_CHECK_POINT."""
         return self._works.check.encoded()
 
+    @property
+    def is_behind(self) -> bool:
+        """Messages are due that are not delivered yet, or not taken up."""
+        works = self._works
+        waiting = works.wheel.next(works.check.read_ms)
+        late = waiting is not None and waiting < works.floor_ms()
+        return late or works.check.queue_offset < self._store.max_offset(*QUEUE)
+
     def runtime(self) -> dict[str, str]:
         """What the runtime info says of the timer."""
         works = self._works
