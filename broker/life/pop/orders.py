@@ -1,0 +1,224 @@
+"""ConsumerOrders: what was popped in order and is not acknowledged yet, and `consumerOrderInfo.json`.
+
+A queue gives nothing more to its group while something popped from it is invisible and not acknowledged, but to the
+attempt that popped it. Loop thread; `to_json` may run in another one.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from firearrow.broker.clock import Clock
+from firearrow.broker.fastjson import loads, pretty
+from firearrow.broker.life.pop.receipts import mark_of
+from firearrow.broker.tables import reading
+
+FORGET_MS = 24 * 3_600_000
+QUEUES_MAX = 200_000
+OFFSETS_MAX = 64
+"""Of one pop; the acknowledged are bits of a long."""
+ATTEMPT_CHARS_MAX = 256
+
+ILLEGAL, PASSED = -1, -2
+"""`acked`: an offset that was not popped; an acknowledgement of an older pop."""
+
+
+@dataclass(slots=True)
+class Order:
+    """One pop of one queue; `visible` holds offsets whose time was changed, `counts` how often they came before."""
+
+    pop_ms: int
+    invisible_ms: int
+    offsets: list[int]
+    attempt: str | None
+    used_ms: int
+    acked: int = 0
+    visible: dict[int, int] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def visible_ms(self, offset: int) -> int:
+        return self.visible.get(offset, self.pop_ms + self.invisible_ms)
+
+    def waiting(self) -> list[int]:
+        return [offset for n, offset in enumerate(self.offsets) if not self.acked >> n & 1]
+
+    def next_offset(self) -> int:
+        waiting = self.waiting()
+        return waiting[0] if waiting else self.offsets[-1] + 1
+
+    def count_again(self, before: "Order") -> None:
+        """The same attempt changes nothing; what it popped before counts one more."""
+        if before.attempt is not None and before.attempt == self.attempt:
+            self.counts = before.counts
+            return
+        known = set(before.offsets)
+        self.counts = {offset: before.counts.get(offset, 0) + 1 for offset in self.offsets if offset in known}
+
+    def to_object(self) -> dict[str, object]:
+        first = self.offsets[0]
+        members: dict[str, object] = {
+            "cm": self.acked,
+            "i": self.invisible_ms,
+            "l": self.used_ms,
+            "o": [first, *(offset - first for offset in self.offsets[1:])],
+            "popTime": self.pop_ms,
+        }
+        if self.attempt is not None:
+            members["a"] = self.attempt
+        if self.visible:
+            members["ot"] = dict(self.visible)
+        members["oc"] = dict(self.counts)
+        return members
+
+    @staticmethod
+    def from_object(value: object) -> "Order":
+        """ValueError."""
+        of = reading.members(value, "order info")
+        listed = [reading.whole(one, "o") for one in reading.items(of.get("o"), "o")]
+        if not 0 < len(listed) <= OFFSETS_MAX:
+            raise ValueError(f"order info has {len(listed)} offsets")
+        attempt = of.get("a")
+        return Order(
+            pop_ms=reading.number(of, "popTime", high=reading.LONG_MAX),
+            invisible_ms=reading.number(of, "i", 0, high=reading.LONG_MAX),
+            offsets=[listed[0], *(listed[0] + one for one in listed[1:])],
+            attempt=None if attempt is None else reading.text(of, "a"),
+            used_ms=reading.number(of, "l", 0, high=reading.LONG_MAX),
+            acked=reading.number(of, "cm", 0, low=-reading.LONG_MAX - 1, high=reading.LONG_MAX)
+            & (1 << 64) - 1,
+            visible=_numbers(of, "ot"),
+            counts=_numbers(of, "oc"),
+        )
+
+
+class ConsumerOrders:
+    """At most `queues_max` queues of groups; past them the one that was used longest ago is forgotten.
+
+    `free_at(topic, group, queue, ms)` hears when a blocked queue opens by itself.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        changed: Callable[[], None] = lambda: None,
+        free_at: Callable[[str, str, int, int], None] = lambda topic, group, queue_id, ms: None,
+        *,
+        queues_max: int = QUEUES_MAX,
+    ) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._free_at = free_at
+        self._queues_max = queues_max
+        self._table: dict[tuple[str, str, int], Order] = {}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def blocked(self, topic: str, group: str, queue_id: int, attempt: str | None, invisible_ms: int) -> bool:
+        order = self._table.get((topic, group, queue_id))
+        if order is None or (order.attempt is not None and order.attempt == attempt):
+            return False
+        if order.invisible_ms <= 0:
+            order.invisible_ms = invisible_ms
+        now = self._clock.now_ms()
+        return any(now < order.visible_ms(offset) for offset in order.waiting())
+
+    def update(
+        self,
+        topic: str,
+        group: str,
+        queue_id: int,
+        attempt: str | None,
+        pop_ms: int,
+        invisible_ms: int,
+        offsets: list[int],
+    ) -> str:
+        """Note a pop; how often its messages came before, as the answer tells it."""
+        key = topic, group, queue_id
+        attempt = None if attempt is None else attempt[:ATTEMPT_CHARS_MAX]
+        order = Order(pop_ms, invisible_ms, offsets[:OFFSETS_MAX], attempt, self._clock.now_ms())
+        before = self._table.pop(key, None)
+        if before is not None:
+            order.count_again(before)
+        elif len(self._table) >= self._queues_max:
+            del self._table[next(iter(self._table))]
+        self._table[key] = order
+        self._note(key, order)
+        mark = mark_of(topic)
+        words = [f"{mark} qo{queue_id}%{offset} {count}" for offset, count in order.counts.items()]
+        least = min(order.counts.values(), default=0) if len(order.counts) == len(order.offsets) else 0
+        return ";".join([*words, f"{mark} {queue_id} {least}"])
+
+    def acked(self, topic: str, group: str, queue_id: int, offset: int, pop_ms: int) -> int:
+        """The offset up to which the queue is done; ILLEGAL or PASSED."""
+        key = topic, group, queue_id
+        order = self._table.get(key)
+        if order is None:
+            return offset + 1
+        if pop_ms != order.pop_ms:
+            return PASSED
+        if offset not in order.offsets:
+            return ILLEGAL
+        order.acked |= 1 << order.offsets.index(offset)
+        self._note(key, order)
+        return order.next_offset()
+
+    def change_visible(
+        self, topic: str, group: str, queue_id: int, offset: int, pop_ms: int, visible_ms: int
+    ) -> None:
+        """One popped message is to be invisible until then; nothing happens if it is of an older pop."""
+        key = topic, group, queue_id
+        order = self._table.get(key)
+        if order is not None and order.pop_ms == pop_ms and offset in order.offsets:
+            order.visible[offset] = visible_ms
+            self._note(key, order)
+
+    def clear(self, topic: str, group: str, queue_id: int) -> None:
+        if self._table.pop((topic, group, queue_id), None) is not None:
+            self._changed()
+
+    def sweep(self, topics: Collection[str], groups: Collection[str]) -> None:
+        """Forget what was not used for a day, or lost its topic or group."""
+        oldest = self._clock.now_ms() - FORGET_MS
+        gone = [
+            key
+            for key, order in self._table.items()
+            if order.used_ms < oldest or key[0] not in topics or key[1] not in groups
+        ]
+        for key in gone:
+            del self._table[key]
+        if gone:
+            self._changed()
+
+    # --- the file ---
+
+    def to_json(self) -> bytes:
+        table: dict[str, dict[int, object]] = {}
+        for (topic, group, queue_id), order in dict(self._table).items():
+            table.setdefault(f"{topic}@{group}", {})[queue_id] = order.to_object()
+        return pretty({"orderInfoCount": len(table), "orderedConsumptionLevel": "QUEUE", "table": table})
+
+    def load(self, text: bytes) -> None:
+        """Take the file's for ours. ValueError: nothing was taken."""
+        of = reading.members(loads(text), "consumerOrderInfo.json")
+        table: dict[tuple[str, str, int], Order] = {}
+        for key, queues in reading.members_or_none(of.get("table"), "table").items():
+            topic, at, group = str(key).partition("@")
+            if not at:
+                raise ValueError(f"table has a key without @: {str(key)[:64]}")
+            for queue_id, order in reading.members(queues, "table").items():
+                table[topic, group, reading.whole(queue_id, "queueId")] = Order.from_object(order)
+        self._table = dict(list(table.items())[: self._queues_max])
+
+    def _note(self, key: tuple[str, str, int], order: Order) -> None:
+        self._changed()
+        waiting = order.waiting()
+        if waiting:
+            self._free_at(*key, max(order.visible_ms(offset) for offset in waiting))
+
+
+def _numbers(of: reading.Members, name: str) -> dict[int, int]:
+    found = reading.members_or_none(of.get(name), name)
+    return {
+        reading.whole(key, name): reading.whole(value, name)
+        for key, value in list(found.items())[:OFFSETS_MAX]
+    }
