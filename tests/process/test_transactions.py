@@ -1,0 +1,335 @@
+"""Transactions by raw frames against the running broker: each way they end, check-backs, restarts, kill -9."""
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from tests.process import Broker, Connection
+from tests.process.requests import pull_ext, send_ext
+from tests.process.test_delays import wait_for, whole
+
+SOON = (
+    "--set", "transactionTimeOut=400", "--set", "transactionCheckInterval=200",
+    "--set", "messageDelayLevel=1s 2s",
+)  # fmt: skip
+LATE = "--set", "transactionTimeOut=600000"
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+HALF, OP, DISCARD = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
+
+
+class Half(NamedTuple):
+    queue_offset: str
+    physical_offset: str
+
+
+def join(connection: Connection, group: str = "PG") -> None:
+    beat = {
+        "clientID": f"{group}@{id(connection)}", "consumerDataSet": [], "heartbeatFingerprint": 0,
+        "producerDataSet": [{"groupName": group}], "withoutSub": False,
+    }  # fmt: skip
+    assert connection.ask(RequestCode.HEART_BEAT, {}, json.dumps(beat).encode()).code == 0
+
+
+def half_ext(topic: str, key: str, **more: str) -> dict[str, str]:
+    pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "TAGS": "t", "WAIT": "true", "UNIQ_KEY": key} | more
+    return send_ext(topic, 1, f="4", i="".join(f"{name}\x01{text}\x02" for name, text in pairs.items()))
+
+
+def half_of(answer: RemotingCommand) -> Half:
+    assert answer.code == 0, answer.remark
+    return Half(answer.ext["queueOffset"], str(int(answer.ext["msgId"][-16:], 16)))
+
+
+def prepare(connection: Connection, topic: str, body: bytes, **more: str) -> Half:
+    answer = connection.ask(RequestCode.SEND_MESSAGE_V2, half_ext(topic, f"KEY{body.hex()}", **more), body)
+    assert answer.ext["queueId"] == "1"
+    assert answer.ext["transactionId"] == f"KEY{body.hex()}"
+    return half_of(answer)
+
+
+def end_ext(half: Half, what: int, checked: bool = False) -> dict[str, str]:
+    return {
+        "producerGroup": "PG", "tranStateTableOffset": half.queue_offset, "commitLogOffset": half.physical_offset,
+        "commitOrRollback": str(what), "fromTransactionCheck": str(checked).lower(), "msgId": "x",
+    }  # fmt: skip
+
+
+def end(connection: Connection, half: Half, what: int, checked: bool = False) -> RemotingCommand:
+    return connection.ask(RequestCode.END_TRANSACTION, end_ext(half, what, checked))
+
+
+def of_check(request: RemotingCommand) -> tuple[Half, Record]:
+    assert request.code == RequestCode.CHECK_TRANSACTION_STATE
+    half = Half(request.ext["tranStateTableOffset"], request.ext["commitLogOffset"])
+    return half, decode(request.body)
+
+
+def await_check(connection: Connection) -> tuple[Half, Record]:
+    """The next check that the broker asks of this connection."""
+    while not connection.requests:
+        command = connection.receive()
+        if not command.is_response:
+            connection.requests.append(command)
+    return of_check(connection.requests.pop(0))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path / "store", *SOON) as broker:
+        yield broker
+
+
+def test_a_committed_message_as_it_is_stored(broker: Broker) -> None:
+    with broker.connect() as client:
+        half = prepare(client, "Tx", b"paid", KEYS="k")
+        assert whole(client, "Tx", 1) == []
+        assert end(client, half, COMMIT).code == 0
+        [final] = whole(client, "Tx", 1)
+        assert (final.body, final.queue_offset, final.sys_flag) == (b"paid", 0, 8)
+        assert final.prepared_offset == int(half.physical_offset)
+        kept = {"TRAN_MSG": "true", "PGROUP": "PG", "TAGS": "t", "WAIT": "true", "KEYS": "k"}
+        assert kept.items() <= final.properties.items()
+        assert final.properties["__transactionId__"] == final.properties["UNIQ_KEY"] == f"KEY{b'paid'.hex()}"
+        assert not {"REAL_TOPIC", "REAL_QID"} & final.properties.keys()
+        [prepared] = whole(client, HALF)
+        assert (prepared.properties["REAL_TOPIC"], prepared.properties["REAL_QID"]) == ("Tx", "1")
+        assert (prepared.sys_flag, prepared.born_timestamp) == (0, final.born_timestamp)
+        [mark] = whole(client, OP)
+        assert (mark.body, mark.properties) == (b"0,", {"WAIT": "true", "TAGS": "d"})
+
+
+def test_a_oneway_commit_wakes_who_waits_for_the_topic(broker: Broker) -> None:
+    with broker.connect() as client, broker.connect() as consumer:
+        half = prepare(client, "Wake", b"now")
+        ext = pull_ext("Wake", queue_id=1, sysFlag="6", suspendTimeoutMillis="20000")
+        waiting = consumer.send_request(RequestCode.PULL_MESSAGE, ext)
+        time.sleep(0.1)
+        began = time.monotonic()
+        client.send(RemotingCommand.request(RequestCode.END_TRANSACTION, end_ext(half, COMMIT), oneway=True))
+        assert consumer.answer_to(waiting).code == 0
+        assert time.monotonic() - began < 5
+
+
+def test_rolled_back_is_never_visible(broker: Broker) -> None:
+    with broker.connect() as client:
+        half = prepare(client, "Tx", b"no")
+        assert end(client, half, ROLLBACK).code == 0
+        assert end(client, half, COMMIT).code == 0
+        assert whole(client, "Tx", 1) == []
+        assert [mark.body for mark in whole(client, OP)] == [b"0,"]
+
+
+def test_unknown_is_asked_until_it_is_known(broker: Broker) -> None:
+    with broker.connect() as client:
+        join(client)
+        first = prepare(client, "Tx", b"when asked")
+        client.send_request(RequestCode.END_TRANSACTION, end_ext(first, UNKNOWN))
+        half, shown = await_check(client)
+        assert (shown.topic, shown.queue_id, shown.body) == ("Tx", 1, b"when asked")
+        assert shown.properties["TRANSACTION_CHECK_TIMES"] == "1"
+        half, shown = await_check(client)
+        assert shown.properties["TRANSACTION_CHECK_TIMES"] == "2"
+        assert end(client, half, COMMIT, checked=True).code == 0
+        time.sleep(0.7)
+        join(client)
+        assert [record.body for record in whole(client, "Tx", 1)] == [b"when asked"]
+        assert {
+            of_check(request)[1].properties["TRANSACTION_CHECK_TIMES"] for request in client.requests
+        } <= {"3"}
+
+
+def test_any_living_producer_of_the_group_is_asked(broker: Broker) -> None:
+    with broker.connect() as other, broker.connect() as client:
+        join(other, "OTHER")
+        with broker.connect() as gone:
+            join(gone)
+            prepare(gone, "Tx", b"orphan")
+        join(client)
+        half, shown = await_check(client)
+        assert shown.body == b"orphan"
+        assert end(client, half, COMMIT, checked=True).code == 0
+        assert [record.body for record in whole(client, "Tx", 1)] == [b"orphan"]
+        join(other, "OTHER")
+        assert other.requests == []
+
+
+def test_given_up_and_resumed(tmp_path: Path) -> None:
+    with (
+        Broker(tmp_path / "store", *SOON, "--set", "transactionCheckMax=1") as broker,
+        broker.connect() as client,
+    ):
+        prepare(client, "Tx", b"forgotten")
+        while client.ask(RequestCode.PULL_MESSAGE, pull_ext(DISCARD)).code == ResponseCode.TOPIC_NOT_EXIST:
+            time.sleep(0.05)
+        [given_up] = wait_for(client, DISCARD, 1)
+        assert given_up.body == b"forgotten"
+        join(client)
+        message_id = (given_up.store_host + given_up.physical_offset.to_bytes(8)).hex().upper()
+        assert client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id}).code == 0
+        half, _ = await_check(client)
+        assert end(client, half, COMMIT, checked=True).code == 0
+        assert [record.body for record in whole(client, "Tx", 1)] == [b"forgotten"]
+        answer = client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": "nonsense"})
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_delay_counts_from_the_commit(broker: Broker) -> None:
+    with broker.connect() as client:
+        half = prepare(client, "Tx", b"later", DELAY="1")
+        time.sleep(0.3)
+        assert end(client, half, COMMIT).code == 0
+        assert whole(client, "Tx", 1) == []
+        deadline = time.monotonic() + 10
+        while not (found := whole(client, "Tx", 1)):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert [record.body for record in found] == [b"later"]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"commitOrRollback": "x"},
+        {"commitOrRollback": str(1 << 40)},
+        {"tranStateTableOffset": ""},
+        {"commitLogOffset": str(1 << 70)},
+    ],
+)
+def test_a_bad_field_is_named(broker: Broker, broken: dict[str, str]) -> None:
+    with broker.connect() as client:
+        half = prepare(client, "Tx", b"x")
+        answer = client.ask(RequestCode.END_TRANSACTION, end_ext(half, COMMIT) | broken)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert next(iter(broken)) in str(answer.remark)
+        assert end(client, half, COMMIT).code == 0
+
+
+@pytest.mark.parametrize("gone", ["producerGroup", "tranStateTableOffset", "commitLogOffset", "msgId"])
+def test_a_missing_field_is_named(broker: Broker, gone: str) -> None:
+    with broker.connect() as client:
+        ext = end_ext(prepare(client, "Tx", b"x"), COMMIT)
+        del ext[gone]
+        answer = client.ask(RequestCode.END_TRANSACTION, ext)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert gone in str(answer.remark)
+
+
+def test_forbidden_by_the_option(broker: Broker) -> None:
+    with broker.connect() as client:
+        assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"rejectTransactionMessage=true").code == 0
+        answer = client.ask(RequestCode.SEND_MESSAGE_V2, half_ext("Tx", "K"), b"x")
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert answer.remark == "the broker[127.0.0.1] sending transaction message is forbidden"
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_restart_in_the_middle(tmp_path: Path, flush: str, how: str) -> None:
+    """Decided stays decided, what is open is asked for and nothing else is."""
+    options = "--set", f"flushDiskType={flush}"
+    with Broker(tmp_path / "store", *LATE, *options) as broker, broker.connect() as client:
+        halves = [prepare(client, "Tx", b"%d" % number) for number in range(60)]
+        for number, half in enumerate(halves):
+            if number % 3 < 2:
+                assert end(client, half, COMMIT if number % 3 == 0 else ROLLBACK).code == 0
+        broker.kill() if how == "kill" else broker.stop()
+    with Broker(tmp_path / "store", *SOON, *options) as broker, broker.connect() as client:
+        join(client)
+        asked = {await_check(client)[1].body for _ in range(20)}
+        assert asked == {b"%d" % number for number in range(2, 60, 3)}
+        for half in halves:
+            assert end(client, half, COMMIT).code == 0
+        found = [int(record.body) for record in whole(client, "Tx", 1)]
+        assert sorted(found) == sorted([*range(0, 60, 3), *(int(body) for body in asked)])
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_killed_while_many_are_decided_and_asked_for(tmp_path: Path, flush: str) -> None:
+    """Round after round: what was answered holds, nothing is committed twice, nothing open is forgotten."""
+    options = (*SOON, "--set", f"flushDiskType={flush}", "--set", "transactionCheckMax=1000")
+    producer = Flaky(random.Random(5))
+    for _ in range(4):
+        with Broker(tmp_path / "store", *options) as broker, broker.connect() as client:
+            join(client)
+            producer.work(client, broker)
+    with Broker(tmp_path / "store", *options) as broker, broker.connect() as client:
+        join(client)
+        producer.settle(client)
+        producer.check([record.body for record in whole(client, "Tx", 1)])
+        time.sleep(1)
+        join(client)
+        assert client.requests == []
+
+
+class Flaky:
+    """A producer that decides at once, late or never, of a broker that is killed while it does. It changes its mind:
+    what it decided at first and says when it is asked differ."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw = draw
+        self._count = 0
+        self.halves: dict[bytes, Half] = {}
+        self.tried: dict[bytes, int] = {}
+        self.answered: dict[bytes, int] = {}
+
+    def work(self, client: Connection, broker: Broker) -> None:
+        """Some hundred transactions; the broker dies among their answers."""
+        bodies = [b"%d" % number for number in range(self._count, self._count + 300)]
+        self._count += len(bodies)
+        asked = [
+            (client.send_request(RequestCode.SEND_MESSAGE_V2, half_ext("Tx", body.decode()), body), body)
+            for body in bodies
+        ]
+        self.halves |= {body: half_of(client.answer_to(opaque)) for opaque, body in asked}
+        if self._draw.random() < 0.5:
+            time.sleep(0.7)  # the checks of this round are under way
+        waiting: dict[int, tuple[bytes, int]] = {}
+        for body in self._draw.sample(bodies, 200):
+            what = self._draw.choice((COMMIT, ROLLBACK))
+            self.tried[body] = what
+            opaque = client.send_request(RequestCode.END_TRANSACTION, end_ext(self.halves[body], what))
+            waiting[opaque] = body, what
+        enough = self._draw.randrange(20, 180)
+        while waiting:
+            if len(waiting) < 200 - enough and broker.process.poll() is None:
+                broker.process.kill()
+            try:
+                command = client.receive()
+            except ConnectionError:
+                return
+            if command.is_response:
+                assert command.code == 0, command.remark
+                body, what = waiting.pop(command.opaque)
+                self.answered[body] = what
+
+    def settle(self, client: Connection) -> None:
+        """Roll back all that is asked for, until nothing has been for a while."""
+        self.asked: Counter[bytes] = Counter()
+        client.socket.settimeout(2)
+        while True:
+            try:
+                half, shown = await_check(client)
+            except TimeoutError:
+                break
+            self.asked[shown.body] += 1
+            client.send_request(RequestCode.END_TRANSACTION, end_ext(half, ROLLBACK, checked=True))
+        client.socket.settimeout(30)
+
+    def check(self, visible: list[bytes]) -> None:
+        assert max(Counter(visible).values()) == 1
+        assert 0 < len(self.answered) < len(self.tried)
+        for body, what in self.answered.items():
+            assert (body in visible) == (what == COMMIT), (body, what)
+            assert body not in self.asked
+        for body in visible:
+            assert self.tried[body] == COMMIT
+        assert self.halves.keys() - self.tried.keys() <= self.asked.keys()
