@@ -36,6 +36,7 @@ from firearrow.broker.handlers.query import QueryHandler
 from firearrow.broker.handlers.queues import QueuesHandler
 from firearrow.broker.handlers.resets import ResetsHandler
 from firearrow.broker.handlers.topics import TopicsHandler
+from firearrow.broker.life.broadcasts import Broadcasts
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.living import Living
 from firearrow.broker.messageids import host_bytes
@@ -61,7 +62,7 @@ from firearrow.broker.tables.naming_options import NamingOptions
 log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
-CLIENTS_SWEEP_S, TURN_SWEEP_S = 10, 1
+CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, TURN_SWEEP_S = 10, 5, 1
 VIP_BELOW = 2
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -150,12 +151,25 @@ class App:
         state = self._state
         topics, groups, offsets, clients = state.topics, state.groups, state.offsets, state.clients
         filters = Filters(config, clients.subscription)
+        self._broadcasts = Broadcasts(store, offsets, clients, config, clock)
         self._clients_handler = ClientsHandler(clients, groups, topics, filters, config, clock)
         self._living = Living(
             self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats, store_host
         )
         handlers = (
-            PullHandler(store, topics, groups, offsets, clients, filters, self._holds, config, clock, stats),
+            PullHandler(
+                store,
+                topics,
+                groups,
+                offsets,
+                clients,
+                filters,
+                self._broadcasts,
+                self._holds,
+                config,
+                clock,
+                stats,
+            ),
             QueryHandler(store, clients, config),
             self._clients_handler,
             OffsetsHandler(offsets, topics, groups, store, config, self._keep_offsets),
@@ -246,6 +260,7 @@ class App:
         self._name_server.start(self._loop)
         self._periodic.every(CLIENTS_SWEEP_S, self._clients_handler.sweep)
         self._periodic.every(CLIENTS_SWEEP_S, self._state.locks.sweep)
+        self._periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.sweep)
         self._periodic.every(TURN_SWEEP_S, self._turn.expire)
         self._sampler = Sampler(self._loop, self._stats, self._clock)
 

@@ -116,6 +116,9 @@ class Options:
     # consumers
     long_polling: bool = _option(True, "longPollingEnable", "running")
     short_polling_ms: int = _option(1000, "shortPollingTimeMills", "running", low=1)
+    broadcast_offsets: bool = _option(True, "enableBroadcastOffsetStore", "running")
+    broadcast_expire_s: int = _option(120, "broadcastOffsetExpireSecond", "running", low=1)
+    broadcast_expire_max_s: int = _option(300, "broadcastOffsetExpireMaxSecond", "running", low=1)
     server_assigns: bool = _option(True, "serverLoadBalancerEnable", "running")
     default_request_mode: str = _option("PULL", "defaultMessageRequestMode", "running")
     pop_share_queues: int = _option(-1, "defaultPopShareQueueNum", "running", low=-1, high=1 << 20)

@@ -10,6 +10,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal, with_faq
 from firearrow.broker.filters.selection import Filters, Selection
+from firearrow.broker.life.broadcasts import Broadcasts
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.services.holds import Held, Holds
 from firearrow.broker.stats import Stats
@@ -83,6 +84,7 @@ class PullHandler:
         offsets: ConsumerOffsets,
         clients: ClientTable,
         filters: Filters,
+        broadcasts: Broadcasts,
         holds: Holds,
         config: Config,
         clock: Clock,
@@ -94,6 +96,7 @@ class PullHandler:
         self._offsets = offsets
         self._clients = clients
         self._filters = filters
+        self._broadcasts = broadcasts
         self._holds = holds
         self._config = config
         self._clock = clock
@@ -114,6 +117,12 @@ class PullHandler:
         reset = self._offsets.take_reset(pull.group, pull.topic, pull.queue_id)
         if reset is not None:
             return self._reset_answer(request, pull, topic, group, reset)
+        who = None
+        if pull.group in self._clients.broadcasting or "requestSource" in request.ext:
+            who = self._broadcasts.puller(pull.topic, pull.group, request, peer)
+        if who is not None and (begin := self._broadcasts.begin(who, pull.queue_id, pull.queue_offset)) >= 0:
+            self._broadcasts.note(who, pull.queue_id, begin)
+            return self._reset_answer(request, pull, topic, group, begin)
         got = self._store.get(
             pull.topic,
             pull.queue_id,
@@ -123,9 +132,12 @@ class PullHandler:
             accept=selection.accept,
         )
         self._offsets.note_pull(pull.group, pull.topic, pull.queue_id, got.next_offset)
+        code = _code_of(got, pull)
+        if who is not None:
+            moved = code == ResponseCode.PULL_OFFSET_MOVED
+            self._broadcasts.note(who, pull.queue_id, got.next_offset if moved else pull.queue_offset)
         if first and pull.flags & PullFlag.PULL_COMMIT_OFFSET:
             self._commit(pull)
-        code = _code_of(got, pull)
         if code == ResponseCode.SUCCESS:
             self._stats.got(pull.group, pull.topic, got.count, len(got.body))
         else:

@@ -11,6 +11,7 @@ from firearrow.broker.peer import Peer
 from firearrow.broker.tables.subscriptions import Subscription
 
 BROADCASTING = "BROADCASTING"
+PASSIVELY = "CONSUME_PASSIVELY"
 LANGUAGES: dict[int, str] = {int(language): language.name for language in LanguageCode}
 MEMBERSHIPS_PER_PEER_MAX = 10_000
 GROUPS_MAX = 200_000
@@ -97,6 +98,8 @@ class ClientTable:
         self._producers: dict[str, dict[Peer, Member]] = {}
         self._consumes: dict[Peer, set[str]] = {}
         self._produces: dict[Peer, set[str]] = {}
+        self.broadcasting: set[str] = set()
+        """Groups whose consumers all get everything, and do not pull by themselves."""
         self._askers: dict[str, Peer] = {}
         self._asks_as: dict[Peer, str] = {}
         self._compensations: dict[tuple[str, str], Compensation] = {}
@@ -146,6 +149,10 @@ class ClientTable:
             self._consumers[group] = online
         online.consume_type, online.message_model = consume_type, message_model
         online.consume_from_where = consume_from_where
+        if online.is_broadcasting and consume_type == PASSIVELY:
+            self.broadcasting.add(group)
+        else:
+            self.broadcasting.discard(group)
         before = online.members.get(member.peer)
         online.members[member.peer] = member
         self._consumes[member.peer].add(group)
@@ -208,6 +215,7 @@ class ClientTable:
             return False
         if not online.members:
             del self._consumers[group]
+            self.broadcasting.discard(group)
             self._weight -= sum(subscription.weight for subscription in online.subscriptions.values())
         _forget(self._consumes, peer, group)
         return True
