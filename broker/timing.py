@@ -107,7 +107,6 @@ class Timing:
         """What the runtime info says of the timer."""
         return dict(NO_TIMER) if self._service is None else self._service.runtime()
 
-    @property
     def is_behind(self) -> bool:
         """Messages are due that are not delivered yet."""
         return self._service is not None and self._service.is_behind

@@ -480,3 +480,22 @@ def lose_from(folder: Path, physical_offset: int) -> None:
     shutil.rmtree(folder / "consumequeue")
     shutil.rmtree(folder / "index", ignore_errors=True)
     (folder / "checkpoint").unlink(missing_ok=True)
+
+
+def test_another_precision_is_refused_while_messages_wait(room: Timing) -> None:
+    room.send(b"1", 5000)
+    room.timers.run(10)
+    room.kill()
+    with pytest.raises(StartError, match="timerPrecisionMs=1000: start with that"):
+        room.again(timer_precision_ms=100)
+    room.store.abandon()
+
+
+def test_another_precision_is_fine_when_none_waits(room: Timing) -> None:
+    room.send(b"1", 5000)
+    room.timers.run(6000)
+    room.stop()
+    room = room.again(timer_precision_ms=100)
+    room.send(b"2", 150)
+    room.timers.run(200)
+    assert room.found() == [1, 2]

@@ -83,7 +83,7 @@ class TimerLog:
         self._full = (self.file_bytes - BLANK.size) // UNIT.size * UNIT.size
         """Bytes of units in a file that is followed by another."""
         self._files = [LogFile(path, int(path.name), self.file_bytes) for path in paths]
-        self.end = self.start
+        self.end = self.start + len(self._files) * self.file_bytes
 
     @property
     def start(self) -> int:

@@ -9,9 +9,11 @@ import logging
 
 from firearrow._native.store.record import decode
 from firearrow._native.store.store import MessageStore
+from firearrow.broker.errors import StartError
 from firearrow.broker.life.timers.check import TimerCheck
 from firearrow.broker.life.timers.log import UNIT, TimerLog, Unit
 from firearrow.broker.life.timers.wheel import ROUND, SLOTS, Slot, TimerWheel
+from firearrow.broker.options import TIMER_STEPS_MS
 from firearrow.broker.tables import names
 
 log = logging.getLogger("firearrow.timers")
@@ -34,8 +36,9 @@ class Recovery:
 
     def run(self, now_ms: int, unsure_ms: int) -> None:
         """Afterwards the wheel waits with every slot that is not fired. `unsure_ms`: what fired so shortly before the
-        machine stopped may be lost. OSError."""
+        machine stopped may be lost. OSError, StartError."""
         check, wheel, step = self._check, self._wheel, self._wheel.step_ms
+        self._check_step()
         if check.lost_power:
             check.read_ms -= unsure_ms
         oldest_ms = (now_ms // step - ROUND + BLANK_SLOTS) * step
@@ -46,6 +49,21 @@ class Recovery:
         self._read_tail(begin, offset)
         self._mend(slots)
         check.queue_offset = self._clamped(self._after_tail(offset))
+
+    def _check_step(self) -> None:
+        """Slots that wait were filled with the precision of now; one that does tells for all."""
+        for slot in self._wheel.used():
+            unit = self._log.unit(slot.last)
+            if unit is None or unit.time_ms < self._check.read_ms:
+                continue
+            steps = [step for step in TIMER_STEPS_MS if unit.time_ms // step == slot.time]
+            if self._wheel.step_ms in steps:
+                return
+            if steps:
+                raise StartError(
+                    f"timer messages wait in {self._store.root} with timerPrecisionMs={steps[0]}: start with that "
+                    "until they are delivered"
+                )
 
     def _begin(self) -> int:
         """Up to here the wheel has all that the log has."""

@@ -102,7 +102,7 @@ class TimerService:
         self._delivery.delivered.add(value)
 
     def start(self) -> None:
-        """Take up what the files say. StartError when they cannot be written."""
+        """Take up what the files say. StartError when that cannot be."""
         works = self._works
         recovery = Recovery(self._store, works.wheel, works.log, works.check)
         try:

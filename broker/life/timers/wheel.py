@@ -8,6 +8,7 @@ run in another one.
 import mmap
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,7 +91,7 @@ class TimerWheel:
     def load(self, read_ms: int) -> list[Slot]:
         """Let the slots at or behind `read_ms` wait; what they are."""
         first = read_ms // self.step_ms
-        slots = [slot for slot in self._used() if first <= slot.time < first + SLOTS]
+        slots = [slot for slot in self.used() if first <= slot.time < first + SLOTS]
         self._waiting[:] = bytes(SLOTS)
         for slot in slots:
             self._waiting[slot.time % SLOTS] = 1
@@ -114,19 +115,15 @@ class TimerWheel:
     def _stored(self, number: int) -> Slot:
         return Slot(*SLOT.unpack_from(self._map, number * SLOT.size))
 
-    def _used(self) -> list[Slot]:
+    def used(self) -> Iterator[Slot]:
         """Every slot of the file that ever was filled; holes of the file are passed over."""
-        used: list[Slot] = []
         end = 0
         while (start := self._data_from(end)) is not None:
             end = min(os.lseek(self._fd, start, os.SEEK_HOLE), start + DATA_BYTES_MAX)
             start, end = start // SLOT.size * SLOT.size, -(-end // SLOT.size) * SLOT.size
-            used.extend(
-                Slot(*fields)
-                for fields in SLOT.iter_unpack(self._map[start:end])
-                if fields[0] and fields[2] >= 0
-            )
-        return used
+            for fields in SLOT.iter_unpack(self._map[start:end]):
+                if fields[0] and fields[2] >= 0:
+                    yield Slot(*fields)
 
     def _data_from(self, place: int) -> int | None:
         try:
