@@ -21,7 +21,16 @@ from firearrow.broker.filters.expressions import (
     Search,
 )
 from firearrow.broker.filters.tokens import IMAGES, ExpressionWrong, Kind, Token, Tokens, escaped, place
-from firearrow.broker.filters.values import LONG_MAX, Incomparable, compare, shown_double
+from firearrow.broker.filters.values import (
+    DOUBLE_MAX,
+    DOUBLE_MIN,
+    LONG_MAX,
+    Incomparable,
+    Value,
+    compare,
+    shown,
+    shown_double,
+)
 
 DEPTH_MAX = 100
 """Of parentheses and signs in each other, and of operations in each other."""
@@ -42,8 +51,6 @@ class Unexpected(ExpressionWrong):
 
 def parse(text: str) -> Expression:
     """The expression of a text. ExpressionWrong says what was expected where."""
-    if not text:
-        raise ExpressionWrong("an expression is expected, there is none")
     return Parser(text).condition()
 
 
@@ -270,12 +277,17 @@ def _check_range(low: Expression, high: Expression) -> None:
     try:
         ordered = compare(high.value, low.value) >= 0
     except Incomparable as error:
-        raise ExpressionWrong(f"Illegal values of between, {low} and {high}: {error}") from None
+        raise ExpressionWrong(str(error)) from None
     if not ordered:
-        left, right = (value.value if isinstance(value.value, str) else str(value) for value in (low, high))
+        left, right = _plain(low.value), _plain(high.value)
         raise _runtime(
             f"Illegal values of between, left value({left}) must less than or equal to right value({right})"
         )
+
+
+def _plain(value: Value) -> str:
+    """A constant without quotes."""
+    return value if isinstance(value, str) else shown(value).lower() if type(value) is bool else shown(value)
 
 
 def _literal(token: Token) -> str | int | float:
@@ -289,9 +301,9 @@ def _literal(token: Token) -> str | int | float:
         return number
     value = float(token.text)
     if math.isinf(value):
-        raise _runtime(f"{token.text} is greater than {shown_double(1.7976931348623157e308)}")
+        raise _runtime(f"{token.text} is greater than {shown_double(DOUBLE_MAX)}")
     if value == 0:
-        raise _runtime(f"{token.text} is less than 4.9E-324")
+        raise _runtime(f"{token.text} is less than {shown_double(DOUBLE_MIN)}")
     return value
 
 

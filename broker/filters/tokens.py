@@ -152,6 +152,8 @@ class Tokens:
 
 def place(text: str, at: int) -> tuple[int, int]:
     """Line and column of a character, both from 1; a tab reaches to the next multiple of 8."""
+    if not text:
+        return 0, 0
     head = text[: at + 1]
     breaks = list(
         re.finditer(r"\r\n|\n|\r", head[:-1] if head[-1:] != "\n" or head[-2:-1] != "\r" else head[:-2])

@@ -10,13 +10,27 @@ Value = None | bool | int | float | str
 
 INTEGER_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 LONG_DIGITS = 19
+DOUBLE_MIN, DOUBLE_MAX = 5e-324, 1.7976931348623157e308
 BLANKS = "".join(map(chr, range(33)))
 DECIMAL = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
 HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 
 
+EMPTY = "java.lang.RuntimeException: java.lang.NumberFormatException: empty String"
+NO_CAST = (
+    "java.lang.ClassCastException: class java.lang.Boolean cannot be cast to class java.lang.String "
+    "(java.lang.Boolean and java.lang.String are in module java.base of loader 'bootstrap')"
+)
+
+
 class Incomparable(ValueError):
-    """Values that cannot be compared: the message does not match, whatever else the expression says."""
+    """Values that cannot be compared: the message does not match, whatever else the expression says. Java's words."""
+
+
+def _no_number(text: str) -> Incomparable:
+    return Incomparable(
+        f'java.lang.RuntimeException: java.lang.NumberFormatException: For input string: "{text}"'
+    )
 
 
 def compare(left: bool | int | float | str, right: bool | int | float | str) -> int:
@@ -27,7 +41,7 @@ def compare(left: bool | int | float | str, right: bool | int | float | str) -> 
             left = _as(str(left), right)
         elif of is bool:
             if other is str:
-                raise Incomparable("a Boolean beside a text")
+                raise Incomparable(NO_CAST)
             return -1
         elif other is str:
             right = _as(str(right), left)
@@ -47,7 +61,7 @@ def double(text: str) -> float:
         return float(trimmed.rstrip("fFdD") if trimmed[-1] in "fFdD" else trimmed)
     match = HEXADECIMAL.fullmatch(trimmed)
     if match is None:
-        raise Incomparable("a text that is no number")
+        raise _no_number(trimmed) if trimmed else Incomparable(EMPTY)
     try:
         return float.fromhex(match.group(1))
     except OverflowError:
@@ -58,14 +72,14 @@ def whole(text: str, low: int, high: int) -> int:
     """Integer.valueOf or Long.valueOf: a sign and decimal digits of any script."""
     digits = text[1:] if text.startswith(("+", "-")) else text
     if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):
-        raise Incomparable("a text that is no whole number")
+        raise _no_number(text)
     if len(digits) > LONG_DIGITS:
         digits = digits.lstrip("0") or "0"
         if len(digits) > LONG_DIGITS:
-            raise Incomparable("a number too large")
+            raise _no_number(text)
     number = -int(digits) if text[0] == "-" else int(digits)
     if not low <= number <= high:
-        raise Incomparable("a number too large")
+        raise _no_number(text)
     return number
 
 
@@ -79,7 +93,9 @@ def shown(value: Value) -> str:
 
 
 def shown_double(value: float) -> str:
-    """Double.toString."""
+    """Double.toString, which has two digits at least."""
+    if abs(value) == DOUBLE_MIN:
+        return f"{'-' if value < 0 else ''}4.9E-324"
     if 1e-3 <= abs(value) < 1e7:
         text = repr(value)
         return text if "e" not in text else f"{value:f}"
