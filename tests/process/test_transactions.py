@@ -23,6 +23,7 @@ SOON = (
 )  # fmt: skip
 LATE = "--set", "transactionTimeOut=600000"
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+WINDOW = 20
 HALF, OP, DISCARD = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 
 
@@ -292,20 +293,26 @@ class Flaky:
         self.halves |= {body: half_of(client.answer_to(opaque)) for opaque, body in asked}
         if self._draw.random() < 0.5:
             time.sleep(0.7)  # the checks of this round are under way
+        dies_at = self._draw.randrange(2, 17) * WINDOW // 2
         waiting: dict[int, tuple[bytes, int]] = {}
-        for body in self._draw.sample(bodies, 200):
-            what = self._draw.choice((COMMIT, ROLLBACK))
-            self.tried[body] = what
-            opaque = client.send_request(RequestCode.END_TRANSACTION, end_ext(self.halves[body], what))
-            waiting[opaque] = body, what
-        enough = self._draw.randrange(20, 180)
-        while waiting:
-            if len(waiting) < 200 - enough and broker.process.poll() is None:
-                broker.process.kill()
-            try:
-                command = client.receive()
-            except ConnectionError:
-                return
+        todo = self._draw.sample(bodies, 200)
+        try:
+            while todo or waiting:
+                while todo and len(waiting) < WINDOW:
+                    body, what = todo.pop(), self._draw.choice((COMMIT, ROLLBACK))
+                    self.tried[body] = what
+                    ext = end_ext(self.halves[body], what)
+                    waiting[client.send_request(RequestCode.END_TRANSACTION, ext)] = body, what
+                if len(todo) == dies_at:
+                    broker.process.kill()
+                self._hear(client, waiting)
+        except ConnectionError:
+            return
+
+    def _hear(self, client: Connection, waiting: dict[int, tuple[bytes, int]]) -> None:
+        """At least half of the window."""
+        while len(waiting) > WINDOW // 2:
+            command = client.receive()
             if command.is_response:
                 assert command.code == 0, command.remark
                 body, what = waiting.pop(command.opaque)
