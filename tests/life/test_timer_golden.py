@@ -12,7 +12,7 @@ from firearrow.broker.life.timers.intake import slot_ms, unit_of
 from firearrow.broker.life.timers.log import UNIT, TimerLog
 from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.wheel import SLOT, Slot, TimerWheel
-from tests.life.test_timers import TIMER, Timing
+from tests.life.timing import TIMER, Timing
 from tests.store.test_golden import OPTIONS, Golden
 
 HOUR_MS = 3_600_000

@@ -1,0 +1,235 @@
+"""The timer after a stop, a kill, a power cut: nothing lost, nothing twice, at whatever moment it came."""
+
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from firearrow.broker.errors import StartError
+from firearrow.broker.life.timers import check
+from tests.life.timing import DAY_MS, NOW, TIMER, Timing
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Timing:
+    return Timing(tmp_path)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("by_ms", [0, 2000, 6 * DAY_MS, 20 * DAY_MS])
+def test_pending_ones_outlive_a_restart(room: Timing, end: str, by_ms: int) -> None:
+    for number in range(20):
+        room.send(b"%d" % number, 5000 + number * 1000)
+    room.timers.run(1)
+    room.stop() if end == "stop" else room.kill()
+    later = room.again(by_ms)
+    later.timers.run(30_000)
+    expected = [] if by_ms == 20 * DAY_MS else list(range(20))
+    assert later.found() == expected  # as with Apache's, the wheel reaches 7 days back
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("after", [1, 3, 6, 11, 16])
+def test_a_slot_that_is_left_in_the_middle_is_gone_on_with(room: Timing, end: str, after: int) -> None:
+    messages = [room.send(b"%d" % number, 3000) for number in range(700)]
+    room.timers.run(10)
+    for number in (5, 200, 300, 690):
+        room.recall(messages[number])
+    room.timers.run(2989)
+    step(room, after)
+    partly = len(room.found())
+    assert partly < 696
+    room.stop() if end == "stop" else room.kill()
+    assert_all(room, set(range(700)) - {5, 200, 300, 690})
+
+
+def assert_all(room: Timing, expected: set[int]) -> None:
+    for _ in range(2):
+        room = room.again(1000)
+        room.timers.run(2000)
+        assert sorted(room.found()) == sorted(expected)
+        room.kill()
+
+
+def step(room: Timing, count: int) -> None:
+    """So many turns of the loop, a second later."""
+    room.clock.advance(1)
+    for _ in range(count):
+        room.timers.step()
+
+
+@pytest.mark.parametrize("after", range(1, 9))
+def test_late_ones_are_not_repeated(room: Timing, after: int) -> None:
+    for number in range(200):
+        room.put(TIMER, b"%d" % number, TIMER_OUT_MS=str(NOW - 5000), REAL_TOPIC="T", REAL_QID="0")
+    for _ in range(after):
+        room.timers.step()
+    room.kill()
+    assert_all(room, set(range(200)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_kills_at_any_moment(tmp_path: Path, seed: int) -> None:
+    """Sent, rolled, recalled and killed in between, over and over: what was not recalled in time comes once."""
+    rng = random.Random(seed)
+    room = Timing(tmp_path, timer_roll_slots=8)
+    recalled: set[int] = set()
+    number = 0
+    for _ in range(8):
+        for _ in range(rng.randrange(1, 120)):
+            message = room.send(b"%d" % number, rng.choice((700, 2500, 2500, 4000, 9000, 15_000)))
+            if rng.random() < 0.1 and message.topic == TIMER:
+                room.recall(message)
+                recalled.add(number)
+            number += 1
+        room.timers.run()  # written, and so promised
+        room.clock.advance(rng.choice((0, 0, 900, 3000)))
+        for _ in range(rng.randrange(60)):
+            room.timers.step()
+        room.kill() if rng.random() < 0.8 else room.stop()
+        room = room.again(rng.choice((0, 500, 2000)), timer_roll_slots=8)
+    room.timers.run(40_000)
+    found = Counter(room.found())
+    assert set(found) | recalled == set(range(number))
+    assert [body for body, times in found.items() if times > 1] == []
+    assert (
+        len(recalled & set(found)) <= 1 + len(recalled) // 4
+    )  # a recall can come when its slot was due already
+    assert room.service.runtime()["timerCongestNum"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("timerwheel", b"x" * 100),
+        ("timerlog/00000000000000000052", b"x" * 100),
+        ("timerlog/00000000000000000100", b"x" * 200),
+    ],
+)
+def test_files_of_another_shape_are_refused(room: Timing, name: str, data: bytes) -> None:
+    room.stop()
+    (room.folder / "timerlog" / "00000000000000000000").write_bytes(b"\0" * 100)
+    (room.folder / name).write_bytes(data)
+    with pytest.raises(StartError, match="move it away"):
+        room.again()
+
+
+@pytest.fixture
+def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "boot_id"
+    path.write_text("first boot")
+    monkeypatch.setattr(check, "BOOT_ID", path)
+    return path
+
+
+@pytest.mark.parametrize("kept", [0, 52 * 3, 52 * 17])
+def test_a_power_cut_may_lose_the_timer_s_files_but_no_message(tmp_path: Path, boot: Path, kept: int) -> None:
+    """The wheel names units that are lost, and the check point is ahead of the log."""
+    room = Timing(tmp_path / "store")
+    for number in range(30):
+        room.send(b"%d" % number, 5000 + 500 * (number % 4))
+    room.timers.run(10)
+    room.kill()
+    log = tmp_path / "store" / "timerlog" / "00000000000000000000"
+    log.write_bytes(log.read_bytes()[:kept].ljust(10_400, b"\0"))
+    boot.write_text("second boot")
+    room = room.again(1000)
+    room.timers.run(10_000)
+    assert sorted(room.found()) == list(range(30))
+
+
+def test_a_power_cut_that_takes_deliveries_repeats_them(tmp_path: Path, boot: Path) -> None:
+    room = Timing(tmp_path / "store")
+    for number in range(30):
+        room.send(b"%d" % number, 2000)
+    for number in range(30, 40):
+        room.put(TIMER, b"%d" % number, TIMER_OUT_MS="5", REAL_TOPIC="T", REAL_QID="0")
+    room.timers.run(10)
+    room.timers.run(2000)
+    assert sorted(room.found()) == list(range(40))
+    cut = room.records("T")[0].physical_offset
+    room.kill()
+    lose_from(room.folder, cut)
+    boot.write_text("second boot")
+    room = room.again(100)
+    room.timers.run(2000)
+    assert set(room.found()) == set(range(40))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_cut_under_sync_flush(tmp_path: Path, boot: Path, seed: int) -> None:
+    """Messages and journal are on the disk, each of the timer's files is as it is or as it was flushed last."""
+    rng = random.Random(seed)
+    files = ("timerwheel", "timerlog", "config/timercheck")
+    store, old = tmp_path / "store", tmp_path / "old"
+    room = Timing(store, flush_disk_type="SYNC_FLUSH", timer_roll_slots=8)
+    number = 0
+    for life in range(4):
+        for _ in range(3):
+            room.service.save()
+            shutil.rmtree(old, ignore_errors=True)
+            for name in files:
+                copy(store / name, old / name)
+            for _ in range(rng.randrange(1, 150)):
+                room.send(b"%d" % number, rng.choice((1500, 2500, 9000, 12_000)))
+                number += 1
+            for _ in range(rng.randrange(1, 4)):
+                late = {"TIMER_OUT_MS": "5", "REAL_TOPIC": "T", "REAL_QID": "0"}
+                room.put(TIMER, b"%d" % number, **late)
+                number += 1
+            room.timers.run(rng.randrange(3000))
+        room.kill()
+        for name in files:
+            if rng.random() < 0.5:
+                remove(store / name)
+                copy(old / name, store / name)
+        boot.write_text(f"boot {life}")
+        room = room.again(rng.randrange(2000), flush_disk_type="SYNC_FLUSH", timer_roll_slots=8)
+    room.timers.run(30_000)
+    assert sorted(room.found()) == list(range(number))
+
+
+def copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def lose_from(folder: Path, physical_offset: int) -> None:
+    """The commit log ends there."""
+    [segment] = [path for path in (folder / "commitlog").iterdir() if path.name == "0" * 20]
+    data = segment.read_bytes()
+    segment.write_bytes(data[:physical_offset].ljust(len(data), b"\0"))
+    shutil.rmtree(folder / "consumequeue")
+    shutil.rmtree(folder / "index", ignore_errors=True)
+    (folder / "checkpoint").unlink(missing_ok=True)
+
+
+def test_another_precision_is_refused_while_messages_wait(room: Timing) -> None:
+    room.send(b"1", 5000)
+    room.timers.run(10)
+    room.kill()
+    with pytest.raises(StartError, match="timerPrecisionMs=1000: start with that"):
+        room.again(timer_precision_ms=100)
+    room.store.abandon()
+
+
+def test_another_precision_is_fine_when_none_waits(room: Timing) -> None:
+    room.send(b"1", 5000)
+    room.timers.run(6000)
+    room.stop()
+    room = room.again(timer_precision_ms=100)
+    room.send(b"2", 150)
+    room.timers.run(200)
+    assert room.found() == [1, 2]
