@@ -154,7 +154,17 @@ class App:
         self._broadcasts = Broadcasts(store, offsets, clients, config, clock)
         self._clients_handler = ClientsHandler(clients, groups, topics, filters, config, clock)
         self._living = Living(
-            self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats, store_host
+            self._loop,
+            store,
+            self._turn,
+            self._journal,
+            self._saver,
+            state,
+            config,
+            clock,
+            stats,
+            filters,
+            store_host,
         )
         handlers = (
             PullHandler(

@@ -10,6 +10,7 @@ from pathlib import Path
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
+from firearrow.broker.filters.selection import Filters
 from firearrow.broker.handlers.delays import DelaysHandler
 from firearrow.broker.handlers.replies import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
@@ -22,6 +23,7 @@ from firearrow.broker.life.lights import Lights
 from firearrow.broker.life.retries import Retries
 from firearrow.broker.life.transactions.service import TransactionService
 from firearrow.broker.peer import Routes
+from firearrow.broker.pops import Pops
 from firearrow.broker.services.periodic import Periodic
 from firearrow.broker.services.saver import Saver
 from firearrow.broker.services.turn import Turn
@@ -31,6 +33,8 @@ from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.timing import Timing
 
 log = logging.getLogger("firearrow.living")
+
+POPS_SWEEP_S = 60
 
 
 class Living:
@@ -45,6 +49,7 @@ class Living:
         config: Config,
         clock: Clock,
         stats: Stats,
+        filters: Filters,
         store_host: bytes,
     ) -> None:
         self._journal = journal
@@ -89,6 +94,20 @@ class Living:
             clock,
             stats,
         )
+        self._pops = Pops(
+            loop,
+            store,
+            turn,
+            self._appender,
+            journal,
+            saver,
+            state,
+            config,
+            clock,
+            stats,
+            filters,
+            self._timing.is_behind,
+        )
         self._handlers = (
             SendHandler(
                 store,
@@ -114,10 +133,12 @@ class Living:
             Kind.DELAY: self._delays.restore,
             Kind.TIMER: self._timing.restore,
             Kind.DECIDED: self._transactions.restore,
+            Kind.REVIVE: self._pops.revive.restore,
         }
 
     def routes(self) -> list[Routes]:
-        return [*(handler.routes() for handler in self._handlers), *self._timing.routes()]
+        own = [handler.routes() for handler in self._handlers]
+        return [*own, *self._timing.routes(), *self._pops.routes()]
 
     def start(self) -> None:
         """Take up what was pending; the store and the tables are loaded."""
@@ -126,7 +147,9 @@ class Living:
         self._delays.start()
         self._timing.start()
         self._transactions.start()
+        self._pops.start()
         self._periodic.every(self._save_s, self.keep)
+        self._periodic.every(POPS_SWEEP_S, self._pops.sweep)
 
     def keep(self) -> None:
         """Bring all progress to its files, and let go of the journal that was full when this was done last: what was
@@ -147,6 +170,7 @@ class Living:
         self._delays.stop()
         self._timing.stop()
         self._transactions.stop()
+        self._pops.stop()
 
     def close(self) -> None:
         """All that was put is written, and the files are saved. OSError."""
@@ -160,6 +184,7 @@ class Living:
         """These queues have messages that readers could not see before."""
         self._delays.news(queues)
         self._timing.news(queues)
+        self._pops.holds.news(queues)
 
     def _restore(self, entry: Entry) -> None:
         restore = self._restorers.get(Kind(entry.kind))

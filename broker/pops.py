@@ -7,12 +7,13 @@ from pathlib import Path
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
+from firearrow.broker.filters.selection import Filters
 from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.pop import PopHandler
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.life.pop.acking import Acking
-from firearrow.broker.life.pop.holds import PopHolds
+from firearrow.broker.life.pop.holds import ANY_QUEUE, Place, PopHolds
 from firearrow.broker.life.pop.orders import ConsumerOrders
 from firearrow.broker.life.pop.popping import Popping
 from firearrow.broker.life.pop.revive import ReviveService
@@ -36,9 +37,14 @@ class Pops:
         config: Config,
         clock: Clock,
         stats: Stats,
+        filters: Filters,
         timer_behind: Callable[[], bool],
     ) -> None:
-        self._orders = ConsumerOrders(clock, lambda: saver.changed("orders"))
+        self._loop = loop
+        self._clock = clock
+        self._state = state
+        self._opening: dict[Place, asyncio.TimerHandle] = {}
+        self._orders = ConsumerOrders(clock, lambda: saver.changed("orders"), self._wake_at)
         folder = Path(config.options.store_root) / "config"
         load(saver, "orders", folder / "consumerOrderInfo.json", self._orders, make=False)
         self.holds = PopHolds(
@@ -54,7 +60,9 @@ class Pops:
             timer_behind,
         )  # fmt: skip
         self._handlers = (
-            PopHandler(popping, self.holds, turn, state.topics, state.groups, state.clients, config, clock),
+            PopHandler(
+                popping, self.holds, turn, state.topics, state.groups, state.clients, filters, config, clock
+            ),
             AcksHandler(store, acking, turn, state.topics, config),
         )
 
@@ -67,3 +75,23 @@ class Pops:
     def stop(self) -> None:
         self.revive.stop()
         self.holds.release_all()
+        for timer in self._opening.values():
+            timer.cancel()
+
+    def sweep(self) -> None:
+        self._orders.sweep(self._state.topics, self._state.groups)
+
+    def _wake_at(self, topic: str, group: str, queue_id: int, at_ms: int) -> None:
+        """A queue that is blocked until then is tried again by whoever waits for it."""
+        place = topic, group, queue_id
+
+        def wake() -> None:
+            del self._opening[place]
+            self.holds.wake(place)
+            self.holds.wake((topic, group, ANY_QUEUE))
+
+        before = self._opening.pop(place, None)
+        if before is not None:
+            before.cancel()
+        seconds = max(at_ms - self._clock.now_ms(), 0) / 1000
+        self._opening[place] = self._loop.call_later(seconds, wake)

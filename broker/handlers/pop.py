@@ -10,6 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.filters.selection import Filters
 from firearrow.broker.life.pop.holds import HeldPop, PopHolds
 from firearrow.broker.life.pop.popping import Popped, Popping, Wanted
 from firearrow.broker.life.pop.receipts import ORDER_REVIVE_QUEUE, retry_topic
@@ -72,6 +73,7 @@ class PopHandler:
         topics: TopicTable,
         groups: GroupTable,
         clients: ClientTable,
+        filters: Filters,
         config: Config,
         clock: Clock,
     ) -> None:
@@ -81,6 +83,7 @@ class PopHandler:
         self._topics = topics
         self._groups = groups
         self._clients = clients
+        self._filters = filters
         self._config = config
         self._clock = clock
         self._next_revive_queue = 0
@@ -175,7 +178,7 @@ class PopHandler:
             pop.init_mode == FROM_START,
             pop.ordered,
             pop.attempt,
-            {"tags": found.codes or None},
+            self._filters.select(found, pop.group, given=True),
         )
 
     # ---- the walk ----

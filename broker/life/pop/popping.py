@@ -12,6 +12,7 @@ from typing import NamedTuple
 from firearrow._native.store.store import GetStatus, Got, MessageStore, Placed
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
+from firearrow.broker.filters.selection import Selection
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.pop.checkpoints import CheckPoint, revive_topic
 from firearrow.broker.life.pop.orders import ConsumerOrders
@@ -24,12 +25,13 @@ from firearrow.broker.tables.offsets import ConsumerOffsets
 
 WRONG_PLACE = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
 PASSED_OVER = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.OFFSET_FOUND_NULL, GetStatus.MESSAGE_WAS_REMOVING)
+EVERYTHING = Selection(None, None)
 _SIZE, _QUEUE_OFFSET = struct.Struct(">i"), struct.Struct(">q")
 QUEUE_OFFSET_AT = 20
 
 
 class Wanted(NamedTuple):
-    """What one request asks for, beyond the queues. `select`: keyword arguments of the store's `get`."""
+    """What one request asks for, beyond the queues."""
 
     group: str
     topic: str
@@ -38,7 +40,7 @@ class Wanted(NamedTuple):
     from_start: bool
     ordered: bool
     attempt: str | None
-    select: dict[str, object]
+    selection: Selection
 
 
 @dataclass(slots=True)
@@ -98,12 +100,14 @@ class Popping:
         return point.message(self._revive_topic, revive_queue, self._clock.now_ms())
 
     def _read(self, wanted: Wanted, topic: str, queue_id: int, start: int, room: int) -> tuple[int, Got]:
-        select = wanted.select if topic == wanted.topic else {}
-        got = self._store.get(topic, queue_id, start, room, **select)  # type: ignore[arg-type]
+        tags, accept = wanted.selection if topic == wanted.topic else EVERYTHING
+        got = self._store.get(topic, queue_id, start, room, tags=tags, accept=accept)
         if got.status not in WRONG_PLACE:
             return start, got
         self._offsets.commit(wanted.group, topic, queue_id, got.next_offset)
-        return got.next_offset, self._store.get(topic, queue_id, got.next_offset, room, **select)  # type: ignore[arg-type]
+        return got.next_offset, self._store.get(
+            topic, queue_id, got.next_offset, room, tags=tags, accept=accept
+        )
 
     def _found(self, wanted: Wanted, popped: Popped, topic: str, queue_id: int, start: int, got: Got) -> None:
         records = list(_split(got.body)) if topic != wanted.topic else []
