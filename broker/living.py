@@ -184,7 +184,7 @@ class Living:
         """These queues have messages that readers could not see before."""
         self._delays.news(queues)
         self._timing.news(queues)
-        self._pops.holds.news(queues)
+        self._pops.news(queues)
 
     def _restore(self, entry: Entry) -> None:
         restore = self._restorers.get(Kind(entry.kind))

@@ -9,9 +9,12 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.filters.selection import Filters
 from firearrow.broker.handlers.acks import AcksHandler
+from firearrow.broker.handlers.notification import NotificationHandler
+from firearrow.broker.handlers.peek import PeekHandler
 from firearrow.broker.handlers.pop import PopHandler
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal
+from firearrow.broker.life.pop.access import Access
 from firearrow.broker.life.pop.acking import Acking
 from firearrow.broker.life.pop.holds import ANY_QUEUE, Place, PopHolds
 from firearrow.broker.life.pop.orders import ConsumerOrders
@@ -47,23 +50,29 @@ class Pops:
         self._orders = ConsumerOrders(clock, lambda: saver.changed("orders"), self._wake_at)
         folder = Path(config.options.store_root) / "config"
         load(saver, "orders", folder / "consumerOrderInfo.json", self._orders, make=False)
-        self.holds = PopHolds(
-            loop,
-            clock,
-            lambda: config.options.pops_held_max,
-            lambda: config.options.pops_held_of_place,
+        self._holds, self._notices = (
+            PopHolds(
+                loop,
+                clock,
+                lambda: config.options.pops_held_max,
+                lambda: config.options.pops_held_of_place,
+            )
+            for _ in range(2)
         )
         popping = Popping(store, appender, state.offsets, self._orders, config, clock, stats)
-        acking = Acking(store, appender, state.offsets, self._orders, self.holds, config, clock)
+        acking = Acking(store, appender, state.offsets, self._orders, self._wake_soon, config, clock)
+        access = Access(store, state.topics, state.groups, state.offsets, config)
         self.revive = ReviveService(
             loop, store, appender, journal, state.topics, state.groups, state.offsets, config, clock, stats,
             timer_behind,
         )  # fmt: skip
         self._handlers = (
             PopHandler(
-                popping, self.holds, turn, state.topics, state.groups, state.clients, filters, config, clock
+                popping, self._holds, turn, state.topics, state.groups, state.clients, filters, config, clock
             ),
             AcksHandler(store, acking, turn, state.topics, config),
+            NotificationHandler(store, access, self._orders, self._holds, self._notices, filters, clock),
+            PeekHandler(store, access, stats),
         )
 
     def routes(self) -> list[Routes]:
@@ -74,9 +83,15 @@ class Pops:
 
     def stop(self) -> None:
         self.revive.stop()
-        self.holds.release_all()
+        self._holds.release_all()
+        self._notices.release_all()
         for timer in self._opening.values():
             timer.cancel()
+
+    def news(self, queues: set[tuple[str, int]]) -> None:
+        """These queues have messages that readers could not see before."""
+        self._holds.news(queues)
+        self._notices.news(queues)
 
     def sweep(self) -> None:
         self._orders.sweep(self._state.topics, self._state.groups)
@@ -87,11 +102,16 @@ class Pops:
 
         def wake() -> None:
             del self._opening[place]
-            self.holds.wake(place)
-            self.holds.wake((topic, group, ANY_QUEUE))
+            self._wake_soon(place)
 
         before = self._opening.pop(place, None)
         if before is not None:
             before.cancel()
         seconds = max(at_ms - self._clock.now_ms(), 0) / 1000
         self._opening[place] = self._loop.call_later(seconds, wake)
+
+    def _wake_soon(self, place: Place) -> None:
+        """One that waits for this queue and one that waits for all queues, of pops and of notifications."""
+        for holds in (self._holds, self._notices):
+            holds.wake_soon(place)
+            holds.wake_soon((*place[:2], ANY_QUEUE))

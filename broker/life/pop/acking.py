@@ -3,6 +3,8 @@
 Each becomes a message that meets its check point in the revive topic; what was popped in order is told to the orders.
 """
 
+from collections.abc import Callable
+
 from firearrow._native.store.store import MessageStore, Placed
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.clock import Clock
@@ -10,20 +12,22 @@ from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.pop.checkpoints import Acks, CheckPoint, revive_topic
-from firearrow.broker.life.pop.holds import PopHolds
+from firearrow.broker.life.pop.holds import Place
 from firearrow.broker.life.pop.orders import ConsumerOrders
 from firearrow.broker.life.pop.receipts import Receipt
 from firearrow.broker.tables.offsets import ConsumerOffsets
 
 
 class Acking:
+    """`wake_soon(place)`: that queue may give messages again to who waits for it."""
+
     def __init__(
         self,
         store: MessageStore,
         appender: Appender,
         offsets: ConsumerOffsets,
         orders: ConsumerOrders,
-        holds: PopHolds,
+        wake_soon: Callable[[Place], None],
         config: Config,
         clock: Clock,
     ) -> None:
@@ -31,7 +35,7 @@ class Acking:
         self._appender = appender
         self._offsets = offsets
         self._orders = orders
-        self._holds = holds
+        self._wake_soon = wake_soon
         self._config = config
         self._clock = clock
         self._revive_topic = revive_topic(config.options.cluster_name)
@@ -58,8 +62,7 @@ class Acking:
         if not self._offsets.has_reset(group, topic, queue_id):
             self._offsets.commit(group, topic, queue_id, after)
         if not self._orders.blocked(topic, group, queue_id, None, invisible_ms):
-            self._holds.wake_soon((topic, group, queue_id))
-            self._holds.wake_soon((topic, group, -1))
+            self._wake_soon((topic, group, queue_id))
 
     def hide(
         self,

@@ -76,6 +76,8 @@ class PopHolds:
 
     def news(self, queues: set[tuple[str, int]]) -> None:
         """These queues have messages that readers could not see before."""
+        if not self._count:
+            return
         for topic, queue_id in queues:
             if topic.startswith(names.RETRY_PREFIX):
                 retried = self._retried.get(topic)

@@ -1,0 +1,97 @@
+"""Access: may this peer look into a topic's queues for a group? Checks in Apache's order, for those that do not take.
+
+And where a popping group stands, seen without moving it. Loop thread.
+"""
+
+from typing import NamedTuple
+
+from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.life.pop.receipts import retry_topic
+from firearrow.broker.peer import Peer
+from firearrow.broker.tables import names
+from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.topics import TopicConfig, TopicTable
+
+ALL_QUEUES = -1
+
+
+class Look(NamedTuple):
+    """A group's look at one queue of a topic, or at all of them."""
+
+    group: str
+    topic: TopicConfig
+    queue_id: int
+
+    def queues(self, shift: int) -> list[int]:
+        """Of the topic itself, from queue `shift` on if it is all of them."""
+        return [self.queue_id] if self.queue_id >= 0 else turned(self.topic, shift)
+
+
+class Access:
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        config: Config,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._config = config
+
+    def look(self, request: RemotingCommand, peer: Peer) -> Look:
+        """What the request wants to look at. Refusal."""
+        group, name = request.text("consumerGroup"), request.text("topic")
+        queue_id = max(request.integer("queueId", 32), ALL_QUEUES)
+        options = self._config.options
+        if not options.broker_permission & names.PERM_READ:
+            ip = options.broker_ip or peer.local[0]
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] peeking message is forbidden")
+        topic = self._topics.get(name)
+        if topic is None:
+            remark = f"topic[{name}] not exist, apply first please! "
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
+        if not topic.readable:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] peeking message is forbidden")
+        if queue_id >= topic.read_queues:
+            remark = (
+                f"queueId[{queue_id}] is illegal, topic:[{name}] topicConfig.readQueueNums:"
+                f"[{topic.read_queues}] consumer:[{peer.remote[0]}:{peer.remote[1]}]"
+            )
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        self._check_group(group)
+        return Look(group, topic, queue_id)
+
+    def retried(self, look: Look) -> list[TopicConfig]:
+        """The retry topics that there are for it, the one that is written first."""
+        options = self._config.options
+        both = (True, False) if options.pop_retry_v1_too else (True,)
+        kinds = both if options.pop_retry_v2 else (False,)
+        found = (self._topics.get(retry_topic(look.topic.name, look.group, v2)) for v2 in kinds)
+        return [topic for topic in found if topic is not None]
+
+    def next_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """Where the next pop of the group would begin; nothing is committed."""
+        known = self._offsets.committed(group, topic, queue_id)
+        return known if known >= 0 else self._store.min_offset(topic, queue_id)
+
+    def _check_group(self, name: str) -> None:
+        group = self._groups.find(name)
+        if group is None:
+            remark = f"subscription group [{name}] does not exist, "
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, with_faq(remark))
+        if not group.consume_enable:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
+
+
+def turned(topic: TopicConfig, shift: int) -> list[int]:
+    """All queues that are read, the one at `shift` first."""
+    return [(shift + n) % topic.read_queues for n in range(topic.read_queues)]
