@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 
 PAIRS_MAX = 64
 CHARS_MAX = 4096
+DIGITS_MAX = 19
+LONG_MAX = (1 << 63) - 1
 
-Check = Callable[[str], bool]
-"""Whether a value may be given to an attribute."""
+Check = Callable[[str], str | None]
+"""What is wrong with a value of an attribute, in Apache's words; None if nothing is."""
 Known = Mapping[str, tuple[bool, Check]]
 """Attribute → whether it may change later, and which values it takes."""
 
@@ -16,11 +18,17 @@ class AttributeRefused(ValueError):
 
 
 def _one_of(*values: str) -> Check:
-    return frozenset(values).__contains__
+    return lambda value: None if value in values else f"value is not in set: {value[:64]}"
 
 
-def _whole_number(text: str) -> bool:
-    return text.lstrip("-").isdecimal() and len(text) <= 20
+def _number(low: int, high: int) -> Check:
+    def check(value: str) -> str | None:
+        digits = value.removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX):
+            return f"value is no number: {value[:64]}"
+        return None if low <= int(value) <= high else f"value is not in range({low}, {high})"
+
+    return check
 
 
 TOPIC_ATTRIBUTES: Known = {
@@ -28,11 +36,12 @@ TOPIC_ATTRIBUTES: Known = {
     "cleanup.policy": (False, _one_of("DELETE", "COMPACTION")),
     "message.type": (
         True,
-        _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED"),
+        _one_of("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED"),
     ),
-    "reserve.time": (True, _whole_number),
+    "reserve.time": (True, _number(-1, LONG_MAX)),
 }
-GROUP_ATTRIBUTES: Known = {"priority.factor": (True, _whole_number)}
+"""Without those of LITE topics, as a broker that has none."""
+GROUP_ATTRIBUTES: Known = {"priority.factor": (True, _number(0, 100))}
 
 
 def parsed(text: str) -> dict[str, str]:
@@ -68,15 +77,15 @@ def altered(known: Known, current: Mapping[str, str] | None, changes: Mapping[st
         _check_sign(current, sign, key)
         if key not in known:
             raise AttributeRefused(f"unsupported key: {key}")
-        changeable, takes = known[key]
+        changeable, check = known[key]
         if current is not None and not changeable:
             raise AttributeRefused(f"attempt to update an unchangeable attribute. key: {key}")
         if sign == "-":
             del after[key]
-        elif takes(value):
-            after[key] = value
+        elif fault := check(value):
+            raise AttributeRefused(fault)
         else:
-            raise AttributeRefused(f"value is not in set: {value[:64]}")
+            after[key] = value
     return after
 
 

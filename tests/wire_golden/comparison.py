@@ -14,6 +14,7 @@ from firearrow._native.store.record import Record, RecordError, decode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson, properties
 from firearrow.broker.fastjson import MessageQueue
+from firearrow.broker.messages import properties_of
 from tests.wire_golden.player import Exchange
 from tests.wire_golden.translation import Translation
 
@@ -75,7 +76,7 @@ class Comparison:
             ]
         if (theirs.remark or "") != (ours.remark or ""):
             found.append(Difference(exchange, ("remark",), theirs.remark, ours.remark))
-        found += [Difference(exchange, *one) for one in _values(theirs.ext, ours.ext, ("ext",))]
+        found += [Difference(exchange, *one) for one in _values(_ext(theirs), _ext(ours), ("ext",))]
         found += [Difference(exchange, *one) for one in self._bodies(exchange, theirs.body, ours.body)]
         return found
 
@@ -137,6 +138,13 @@ def records(body: bytes, end: int) -> list[Record]:
         found.append(record)
         at += record.size
     return found
+
+
+def _ext(command: RemotingCommand) -> dict[str, Any]:
+    """The fields, with a message's properties as a map."""
+    if "properties" not in command.ext:
+        return dict(command.ext)
+    return command.ext | {"properties": properties_of(command.ext["properties"])}
 
 
 def _fields(record: Record) -> dict[str, Any]:

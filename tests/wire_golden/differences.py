@@ -19,6 +19,8 @@ TIMES = frozenset(
         "timestamp",
         "lastTimestamp",
         "lastUpdateTimestamp",
+        "storeTimestamp",
+        "PUSH_REPLY_TIME",
         "store_timestamp",
         "indexLastUpdateTimestamp",
         "bootTimestamp",

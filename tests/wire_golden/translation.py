@@ -16,7 +16,7 @@ from tests.golden import GOLDEN
 from tests.wire_golden.conversation import Event
 
 THEIR_BROKER, THEIR_NAME_SERVER = 20911, 19876
-SENDS = {10: ("topic", "queueId"), 310: ("b", "e"), 320: ("b", "e")}
+SENDS = {10: ("topic", "queueId"), 310: ("b", "e"), 320: ("b", "e"), 325: ("b", "e")}
 MESSAGE_ID = re.compile(r"7F000002000051AF([0-9A-F]{16})")
 REFUSED = re.compile(r"(?:^|\x02)(?:DELAY|TIMER_\w+|TRAN_MSG)\x01")
 UNIQUE_KEY = re.compile(r"UNIQ_KEY\x01([^\x02]+)")

@@ -1,0 +1,71 @@
+"""Types of messages: a topic may name one, and no broker asks for it; trace messages and LITE topics, by raw frames."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from tests.process import Broker
+from tests.process.requests import send_ext, topic_ext
+from tests.process.test_delays import whole
+
+LITE_CODES = (200070, 200071, 200072, 200074, 200076, 200077, 200078, 200079)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path / "store", "--set", "traceTopicEnable=true") as broker:
+        yield broker
+
+
+def test_any_message_goes_to_a_topic_of_any_type(broker: Broker) -> None:
+    """Apache's proxy holds types to topics, its broker does not."""
+    with broker.connect() as client:
+        ext = topic_ext("Typed", 1) | {"attributes": "+message.type=FIFO"}
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+        for properties in ("", "__SHARDINGKEY\x01k\x02", "_SYS_MSG_PRIORITY_\x013\x02"):
+            assert client.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Typed", i=properties), b"x").code == 0
+        _, ordered, urgent = whole(client, "Typed")
+        assert ordered.properties["__SHARDINGKEY"] == "k"
+        assert urgent.properties["_SYS_MSG_PRIORITY_"] == "3"
+
+
+def test_a_topic_of_mixed_types_needs_an_option(broker: Broker) -> None:
+    with broker.connect() as client:
+        ext = topic_ext("Mixed", 1) | {"attributes": "+message.type=MIXED"}
+        refused = client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+        assert (refused.code, refused.remark) == (
+            ResponseCode.INVALID_PARAMETER,
+            "MIXED message type is not supported.",
+        )
+        body = b"enableMixedMessageType=true\n"
+        assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == 0
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+
+
+def test_lite_requests_are_unknown_and_lite_messages_plain(broker: Broker) -> None:
+    with broker.connect() as client:
+        for code in LITE_CODES:
+            assert client.ask(code).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        properties = "__LITE_TOPIC\x01room\x02"
+        assert client.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Rooms", i=properties), b"x").code == 0
+        [record] = whole(client, "Rooms")
+        assert record.properties["__LITE_TOPIC"] == "room"
+        assert "INNER_MULTI_DISPATCH" not in record.properties
+
+
+def test_a_trace_is_found_by_the_id_of_its_message(broker: Broker) -> None:
+    """As `queryMsgTraceById` asks: by key in the trace topic."""
+    with broker.connect() as client:
+        message_id = "C00002025FFF4E0E2F2A679687CE003A"
+        sent = send_ext("RMQ_SYS_TRACE_TOPIC", i=f"KEYS\x01{message_id} order-7\x02")
+        assert client.ask(RequestCode.SEND_MESSAGE_V2, sent, b"Pub\x01...").code == 0
+        query = {
+            "topic": "RMQ_SYS_TRACE_TOPIC", "key": message_id, "maxNum": "64", "beginTimestamp": "0",
+            "endTimestamp": str((1 << 63) - 1), "_UNIQUE_KEY_QUERY": "false",
+        }  # fmt: skip
+        answer = client.ask(RequestCode.QUERY_MESSAGE, query)
+        assert answer.code == 0
+        assert b"Pub\x01..." in answer.body
+        assert client.ask(RequestCode.QUERY_MESSAGE, query | {"key": "other"}).code == 22
