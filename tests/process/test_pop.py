@@ -1,6 +1,7 @@
 """POP asked by raw frames: taking, acknowledging, hiding, reviving, waiting, and a kill in between."""
 
 import base64
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -145,10 +146,11 @@ def test_batches_of_acknowledgements(broker: Broker) -> None:
         answer = pop(client, "T", queueId="0", invisibleTime="1000")
         ext = answer.ext
         bits = sum(1 << n for n in range(10) if n != 6).to_bytes(2, "little")
-        body = (
-            '{"brokerName":"b","acks":[{"c":"%s","t":"T","r":"0","so":0,"q":0,"rq":%s,"pt":%s,"it":1000,"b":"%s"}]}'
-            % (GROUP, ext["reviveQid"], ext["popTime"], base64.b64encode(bits).decode())
-        )
+        acks = {
+            "c": GROUP, "t": "T", "r": "0", "so": 0, "q": 0, "rq": int(ext["reviveQid"]), "pt": int(ext["popTime"]),
+            "it": 1000, "b": base64.b64encode(bits).decode(),
+        }  # fmt: skip
+        body = json.dumps({"brokerName": "b", "acks": [acks]})
         assert client.ask(RequestCode.BATCH_ACK_MESSAGE, body=body.encode()).code == 0
         assert bodies(until_popped(client, "T")) == [b"6"]
 
