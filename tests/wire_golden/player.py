@@ -131,7 +131,11 @@ class Player:
             if ours is not None:
                 self.relayed[event.where, event.command.opaque] = ours.opaque
             return Exchange(event, ours, None)
-        ours = self.early.pop(event) if event in self.early else line.answer(event.command.opaque)
+        if event in self.early:
+            return Exchange(event, self.early.pop(event), event.partner)
+        ours = line.answer(event.command.opaque)
+        if event.partner is not None:
+            self.translation.learn(event.partner, event, ours)
         return Exchange(event, ours, event.partner)
 
     def _ask(self, event: Event, line: Line) -> None:
