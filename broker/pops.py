@@ -17,7 +17,7 @@ from firearrow.broker.life.journal import Journal
 from firearrow.broker.life.pop.access import Access
 from firearrow.broker.life.pop.acking import Acking
 from firearrow.broker.life.pop.holds import ANY_QUEUE, Place, PopHolds
-from firearrow.broker.life.pop.orders import ConsumerOrders
+from firearrow.broker.life.pop.orders import QUEUES_MAX, ConsumerOrders
 from firearrow.broker.life.pop.popping import Popping
 from firearrow.broker.life.pop.revive import ReviveService
 from firearrow.broker.peer import Routes
@@ -107,6 +107,8 @@ class Pops:
         before = self._opening.pop(place, None)
         if before is not None:
             before.cancel()
+        if len(self._opening) >= QUEUES_MAX:
+            return  # who waits tries again at his deadline
         seconds = max(at_ms - self._clock.now_ms(), 0) / 1000
         self._opening[place] = self._loop.call_later(seconds, wake)
 

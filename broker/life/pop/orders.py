@@ -56,7 +56,7 @@ class Order:
     def to_object(self) -> dict[str, object]:
         first = self.offsets[0]
         members: dict[str, object] = {
-            "cm": self.acked,
+            "cm": self.acked - (1 << 64 if self.acked >> 63 else 0),
             "i": self.invisible_ms,
             "l": self.used_ms,
             "o": [first, *(offset - first for offset in self.offsets[1:])],
@@ -208,9 +208,14 @@ class ConsumerOrders:
             for queue_id, order in reading.members(queues, "table").items():
                 table[topic, group, reading.whole(queue_id, "queueId")] = Order.from_object(order)
         self._table = dict(list(table.items())[: self._queues_max])
+        for key, order in self._table.items():
+            self._opens(key, order)
 
     def _note(self, key: tuple[str, str, int], order: Order) -> None:
         self._changed()
+        self._opens(key, order)
+
+    def _opens(self, key: tuple[str, str, int], order: Order) -> None:
         waiting = order.waiting()
         if waiting:
             self._free_at(*key, max(order.visible_ms(offset) for offset in waiting))
