@@ -17,6 +17,14 @@ from tests.interop.workshop import FETCH_S, Unavailable, go_driver, java_class_p
 
 _numbers = itertools.count(1)
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
+LIFE = {
+    "messageDelayLevel": "1s 2s 1s 1s 1s 1h", "timerWheelEnable": "true", "recallMessageEnable": "true",
+    "transactionCheckInterval": "1000", "transactionTimeOut": "1000", "enablePropertyFilter": "true",
+    "traceTopicEnable": "true", "enableLmq": "true", "enableMultiDispatch": "true", "reviveInterval": "200",
+}  # fmt: skip
+"""Short delays and checks, and what a broker offers only if told to."""
+MARKS_AT_ONCE = {"transactionOpBatchInterval": "100"}
+"""Apache's broker writes the marks of decided transactions after 3 s, and asks about them again if it checks sooner."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,10 +76,10 @@ def need(prepare: Callable[[], object]) -> None:
 @pytest.fixture(scope="session")
 def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     store = tmp_path_factory.mktemp("interop") / "store"
-    settings = {"autoCreateTopicEnable": "true", "brokerName": BROKER}
+    settings = {"autoCreateTopicEnable": "true", "brokerName": BROKER} | LIFE
     if request.config.getoption("--peer", "firearrow") == "apache":
         need(lambda: java_class_path("client5"))
-        with Apache(store, settings) as apache:
+        with Apache(store, settings | MARKS_AT_ONCE) as apache:
             yield apache
     else:
         with FireArrow(store, settings) as ours:

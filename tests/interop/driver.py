@@ -114,6 +114,10 @@ class Driver:
     def await_count(self, consumer: str, count: int) -> None:
         self._wait(lambda: len(self.consumed(consumer)) >= count, 40, f"{count} messages for {consumer}")
 
+    def await_true(self, told: Callable[[], bool], what: str) -> None:
+        """Wait until the events say so."""
+        self._wait(told, 40, what)
+
     def __enter__(self) -> Self:
         return self
 
@@ -149,4 +153,5 @@ def _command(name: str, home: Path) -> list[str]:
     if name == "go":
         return [str(go_driver())]
     version = {"java5": "client5", "java4": "client4"}[name]
-    return java(version, "Driver", home, "-Xmx256m")
+    quick = "-Drocketmq.client.rebalance.waitInterval=500", "-Drocketmq.client.rebalance.minInterval=100"
+    return java(version, "Driver", home, "-Xmx256m", *quick)

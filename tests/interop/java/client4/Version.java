@@ -1,4 +1,6 @@
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 
 /** What 4.x calls otherwise, and nothing more. */
@@ -12,7 +14,18 @@ final class Version {
         consumer.setMessageModel(MessageModel.valueOf(model));
     }
 
-    static boolean run(String operation, Parameters parameters, String nameServer) {
+    static void pop(DefaultMQPushConsumer consumer) {
+        throw new UnsupportedOperationException("4.x cannot pop");
+    }
+
+    static void prepare(Message message, Parameters parameters) {
+    }
+
+    static Events add(SendResult result, Events event) {
+        return event;
+    }
+
+    static boolean run(String operation, Parameters parameters, String nameServer, Producers producers) {
         return false;
     }
 }

@@ -2,12 +2,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
-import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
-import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
-import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
-import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
-import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Push consumers, each known by a name, which is its instance name too; an event `message` for each message. */
@@ -37,39 +33,31 @@ final class Consumers {
 
     private void consume(Parameters parameters) throws Exception {
         String name = parameters.text("name");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(parameters.text("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(parameters.text("group"),
+            !parameters.text("trace", "").isEmpty(), null);
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(name);
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(2);
         consumer.setPersistConsumerOffsetInterval(500);
+        consumer.setPollNameServerInterval(500);
         Version.setModel(consumer, parameters.text("model", "CLUSTERING"));
         consumer.setConsumeFromWhere(
             ConsumeFromWhere.valueOf("CONSUME_FROM_" + parameters.text("from", "FIRST_OFFSET")));
         if (!parameters.text("timestamp", "").isEmpty()) {
             consumer.setConsumeTimestamp(parameters.text("timestamp"));
         }
-        consumer.subscribe(parameters.text("topic"), parameters.text("tags", "*"));
-        if (parameters.text("orderly", "").isEmpty()) {
-            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                tell(name, messages);
-                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-            });
-        } else {
-            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
-                tell(name, messages);
-                return ConsumeOrderlyStatus.SUCCESS;
-            });
+        if (!parameters.text("pop", "").isEmpty()) {
+            Version.pop(consumer);
         }
+        if (parameters.text("sql", "").isEmpty()) {
+            consumer.subscribe(parameters.text("topic"), parameters.text("tags", "*"));
+        } else {
+            consumer.subscribe(parameters.text("topic"), MessageSelector.bySql(parameters.text("sql")));
+        }
+        Verdicts.judge(consumer, parameters);
         consumer.start();
         consumers.put(name, consumer);
-    }
-
-    private static void tell(String name, List<MessageExt> messages) {
-        for (MessageExt message : messages) {
-            Events.message("message", message).with("consumer", name)
-                .with("thread", Thread.currentThread().getName()).emit();
-        }
     }
 
     /** Wait until the consumer holds exactly `count` queues of the topic, and tell them. */

@@ -15,14 +15,18 @@ public final class Driver {
         Consumers consumers = new Consumers(nameServer);
         Readers readers = new Readers(nameServer);
         Namespaces namespaces = new Namespaces(nameServer);
+        Transactions transactions = new Transactions(nameServer);
+        Requests requests = new Requests(nameServer, producers);
         Events.event("ready").with("version", Version.NAME).emit();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null && !line.equals("quit"); line = lines.readLine()) {
             String[] parts = line.split(" ", 2);
             Parameters parameters = Parameters.parse(parts.length > 1 ? parts[1] : "");
             try {
-                if (!namespaces.run(parts[0], parameters) && !producers.run(parts[0], parameters) && !consumers.run(parts[0], parameters)
-                    && !readers.run(parts[0], parameters) && !Version.run(parts[0], parameters, nameServer)) {
+                if (!producers.run(parts[0], parameters) && !consumers.run(parts[0], parameters)
+                    && !readers.run(parts[0], parameters) && !transactions.run(parts[0], parameters)
+                    && !requests.run(parts[0], parameters) && !namespaces.run(parts[0], parameters)
+                    && !Version.run(parts[0], parameters, nameServer, producers)) {
                     throw new IllegalArgumentException("no operation " + parts[0]);
                 }
                 Events.event("done").emit();

@@ -37,6 +37,7 @@ final class Events {
             .with("queueOffset", message.getQueueOffset()).with("msgId", message.getMsgId())
             .with("commitLogOffset", message.getCommitLogOffset()).with("storeSize", message.getStoreSize())
             .with("tags", message.getTags()).with("keys", message.getKeys()).with("flag", message.getFlag())
+            .with("reconsumeTimes", message.getReconsumeTimes())
             .with("bornTimestamp", message.getBornTimestamp()).with("storeTimestamp", message.getStoreTimestamp())
             .with("properties", message.getProperties()).with("body", hex(message.getBody()));
     }

@@ -9,6 +9,7 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Sends. One producer a group, started when first asked for. */
@@ -38,13 +39,14 @@ final class Producers {
         }
     }
 
-    private DefaultMQProducer producer(Parameters parameters) throws MQClientException {
+    DefaultMQProducer producer(Parameters parameters) throws MQClientException {
         String group = parameters.text("group");
         DefaultMQProducer producer = producers.get(group);
         if (producer == null) {
-            producer = new DefaultMQProducer(group);
+            producer = new DefaultMQProducer(group, !parameters.text("trace", "").isEmpty(), null);
             producer.setNamesrvAddr(nameServer);
             producer.setInstanceName(group);
+            producer.setPollNameServerInterval(500);
             producer.setMaxMessageSize((int) parameters.number("maxMessageSize", 4 << 20));
             producer.setSendMsgTimeout(20_000);
             producer.setRetryTimesWhenSendFailed(0);
@@ -76,7 +78,7 @@ final class Producers {
         }
     }
 
-    private static List<Message> messages(Parameters parameters) {
+    static List<Message> messages(Parameters parameters) {
         List<Message> messages = new ArrayList<>();
         for (String body : parameters.all("body")) {
             Message message = new Message(parameters.text("topic"), Parameters.bytes(body));
@@ -88,6 +90,11 @@ final class Producers {
                 message.setKeys(parameters.text("keys"));
             }
             parameters.under("property.").forEach(message::putUserProperty);
+            if (parameters.number("delayLevel", 0) != 0) {
+                message.setDelayTimeLevel((int) parameters.number("delayLevel", 0));
+            }
+            parameters.under("system.").forEach((key, value) -> MessageAccessor.putProperty(message, key, value));
+            Version.prepare(message, parameters);
             messages.add(message);
         }
         return messages;
@@ -116,8 +123,8 @@ final class Producers {
     }
 
     private static void sent(SendResult result) {
-        Events.queue("sent", result.getMessageQueue()).with("status", result.getSendStatus())
+        Version.add(result, Events.queue("sent", result.getMessageQueue()).with("status", result.getSendStatus())
             .with("msgId", result.getMsgId()).with("offsetMsgId", result.getOffsetMsgId())
-            .with("queueOffset", result.getQueueOffset()).emit();
+            .with("queueOffset", result.getQueueOffset())).emit();
     }
 }

@@ -4,7 +4,9 @@ import java.util.List;
 import java.util.Set;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -78,8 +80,15 @@ final class Readers {
     }
 
     private void pull(Parameters parameters) throws Exception {
-        PullResult result = puller().pull(queue(parameters), parameters.text("tags", "*"),
-            parameters.number("offset", 0), (int) parameters.number("count", 32), 10_000);
+        MessageSelector selector = parameters.text("sql", "").isEmpty()
+            ? MessageSelector.byTag(parameters.text("tags", "*")) : MessageSelector.bySql(parameters.text("sql"));
+        MQClientInstance client = puller().getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory();
+        if (!parameters.text("sql", "").isEmpty()) { // refused by the client until a heartbeat told it the version
+            client.updateTopicRouteInfoFromNameServer(parameters.text("topic"));
+            client.sendHeartbeatToAllBrokerWithLock();
+        }
+        PullResult result = puller().pull(queue(parameters), selector, parameters.number("offset", 0),
+            (int) parameters.number("count", 32), 10_000);
         List<MessageExt> messages = result.getMsgFoundList();
         for (MessageExt message : messages == null ? List.<MessageExt>of() : messages) {
             Events.message("message", message).emit();

@@ -1,0 +1,38 @@
+"""Message traces and light queues."""
+
+import pytest
+
+from tests.interop.conftest import Drivers
+from tests.interop.driver import Driver
+from tests.interop.messages import hexed
+
+pytestmark = pytest.mark.interop
+
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+
+
+@pytest.fixture(scope="module", params=["java5", "java4"])
+def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
+    return drivers(str(request.param))
+
+
+def test_traces_are_written(client: Driver, name: str) -> None:
+    """Of sending and of consuming; the trace topic is the broker's own and there from the start."""
+    reader = f"{name}-traces"
+    client.ask("consume", name=reader, group=reader, topic=TRACE_TOPIC)
+    [sent] = client.ask(
+        "send", group=f"{name}-p", trace="yes", topic=name, keys="traced", body=hexed("traced")
+    )
+    client.ask("consume", name=name, group=name, topic=name, trace="yes")
+    client.await_bodies([name], hexed("traced"))
+
+    def kinds() -> set[str]:
+        texts = [bytes.fromhex(event["body"]).decode() for event in client.consumed(reader)]
+        return {
+            text.split("\x01")[0] for piece in texts for text in piece.split("\x02") if sent["msgId"] in text
+        }
+
+    client.await_true(lambda: kinds() == {"Pub", "SubBefore", "SubAfter"} or kinds(), "traces")
+    client.ask("stop", name=name)
+    client.await_true(lambda: kinds() == {"Pub", "SubBefore", "SubAfter"}, "traces of the consumer")
+    client.ask("stop", name=reader)
