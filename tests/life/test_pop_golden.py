@@ -1,0 +1,53 @@
+"""Check points and acknowledgements as Apache stored them: read, and made again from what they say, byte by byte."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.life.pop.checkpoints import ACK, BATCH_ACK, CHECK_POINT, Acks, CheckPoint, revive_topic
+from firearrow.broker.life.timers.rules import schedule
+from firearrow.broker.messages import Message
+from firearrow.broker.options import Options
+from tests.store.test_golden import OPTIONS, Golden
+
+REVIVE = revive_topic("DefaultCluster")
+TIMER = "rmq_sys_wheel_timer"
+STORES = {
+    "store-apache": {CHECK_POINT: 13, ACK: 15, BATCH_ACK: 1},
+    "store-apache-crashed": {CHECK_POINT: 7, ACK: 6, BATCH_ACK: 1},
+}
+
+
+def stored(golden: Golden) -> list[Record]:
+    """What waits for its time, or waited, on its way to the revive topic."""
+    with MessageStore.open(golden.root, **OPTIONS) as store:
+        found = [decode(store.record_at(entry.physical_offset)) for entry in store.entries(TIMER, 0, 0, 1000)]
+    return [record for record in found if record.properties.get("REAL_TOPIC") == REVIVE]
+
+
+def made_again(record: Record) -> Message:
+    """From its body alone, in the queue in which it was."""
+    queue_id = int(record.properties["REAL_QID"])
+    if record.properties["TAGS"] == CHECK_POINT:
+        return CheckPoint.of(record.body).message(REVIVE, queue_id, record.born_timestamp)
+    acks = Acks.of(record.body, "unused")
+    deliver_ms = int(record.properties["TIMER_DELIVER_MS"])
+    return acks.message(REVIVE, queue_id, deliver_ms, record.born_timestamp)
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_what_apache_stored_is_made_alike(name: str, tmp_path: Path) -> None:
+    records = stored(Golden(name, tmp_path))
+    assert Counter(record.properties["TAGS"] for record in records) == STORES[name]
+    for record in records:
+        message = made_again(record)
+        schedule(message, record.born_timestamp, Options(), lambda out_ms: 0)
+        assert message.body == record.body
+        assert message.properties == record.properties
+        assert (message.topic, message.queue_id) == (record.topic, record.queue_id)
+        assert (message.flag, message.sys_flag, message.reconsume_times) == (
+            record.flag, record.sys_flag, record.reconsume_times,
+        )  # fmt: skip
