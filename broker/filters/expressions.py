@@ -1,45 +1,37 @@
 """Expressions: what a parsed filter asks of the properties of a message. Immutable values; any thread.
 
-`evaluate` gives True, False or None (unknown), as Apache's classes of `filter.expression` do; Incomparable ends the
-whole evaluation. `str` is Apache's, for errors. `depth` counts nodes in each other, so that the parser can bound it.
+`evaluate` is a closure over those of the parts. It gives True, False or None (unknown), as Apache's classes of
+`filter.expression` do; Incomparable ends the whole evaluation. `str` is Apache's, for errors.
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
-from firearrow.broker.filters.values import Value, compare, double, shown
+from firearrow.broker.filters.values import Known, Value, compare, double, shown
 
 Properties = Mapping[str, str]
+Evaluate = Callable[[Properties], Value]
 
 
 class Expression:
-    """`boolean`: it may be joined by AND, OR and NOT, and not be compared by size."""
+    """`boolean`: it may be joined by AND, OR and NOT, and not be compared by size. `depth`: of nodes in each other."""
 
-    __slots__ = ("depth", "parts")
-    boolean = True
+    __slots__ = ("boolean", "depth", "evaluate", "parts")
 
-    def __init__(self, *parts: "Expression") -> None:
+    def __init__(self, evaluate: Evaluate, *parts: "Expression", boolean: bool = True) -> None:
+        self.evaluate = evaluate
+        self.boolean = boolean
         self.parts: Sequence[Expression] = parts
         self.depth: int = 1 + max((part.depth for part in parts), default=0)
-
-    def evaluate(self, properties: Properties) -> Value:
-        raise NotImplementedError
 
 
 class Constant(Expression):
     __slots__ = ("value",)
 
     def __init__(self, value: Value) -> None:
-        super().__init__()
+        super().__init__(lambda properties: value, boolean=value is None or type(value) is bool)
         self.value = value
-
-    @property
-    def boolean(self) -> bool:  # type: ignore[override]
-        return self.value is None or type(self.value) is bool
-
-    def evaluate(self, properties: Properties) -> Value:
-        return self.value
 
     def __str__(self) -> str:
         return shown(self.value)
@@ -47,14 +39,10 @@ class Constant(Expression):
 
 class Property(Expression):
     __slots__ = ("name",)
-    boolean = False
 
     def __init__(self, name: str) -> None:
-        super().__init__()
+        super().__init__(operator.methodcaller("get", name), boolean=False)
         self.name = name
-
-    def evaluate(self, properties: Properties) -> Value:
-        return properties.get(self.name)
 
     def __str__(self) -> str:
         return self.name
@@ -64,11 +52,15 @@ class Negate(Expression):
     """Unary minus: of a number its negative, of anything else unknown."""
 
     __slots__ = ()
-    boolean = False
 
-    def evaluate(self, properties: Properties) -> Value:
-        value = self.parts[0].evaluate(properties)
-        return -value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    def __init__(self, part: Expression) -> None:
+        ask = part.evaluate
+
+        def evaluate(properties: Properties) -> Value:
+            value = ask(properties)
+            return -value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+        super().__init__(evaluate, part, boolean=False)
 
     def __str__(self) -> str:
         return f"(- {self.parts[0]})"
@@ -79,8 +71,9 @@ class Cast(Expression):
 
     __slots__ = ()
 
-    def evaluate(self, properties: Properties) -> Value:
-        return None if self.parts[0].evaluate(properties) is None else False
+    def __init__(self, part: Property) -> None:
+        ask = part.evaluate
+        super().__init__(lambda properties: None if ask(properties) is None else False, part)
 
     def __str__(self) -> str:
         return str(self.parts[0])
@@ -89,118 +82,172 @@ class Cast(Expression):
 class Not(Expression):
     __slots__ = ()
 
-    def evaluate(self, properties: Properties) -> Value:
-        value = self.parts[0].evaluate(properties)
-        return None if value is None else not value
+    def __init__(self, part: Expression) -> None:
+        ask = part.evaluate
+
+        def evaluate(properties: Properties) -> Value:
+            value = ask(properties)
+            return None if value is None else not value
+
+        super().__init__(evaluate, part)
 
     def __str__(self) -> str:
         return f"(NOT {self.parts[0]})"
 
 
-class Both(Expression):
-    """AND of two or more, from the left, until one is false."""
+class Chain(Expression):
+    """Two or more joined by AND or by OR: asked from the left until one is false, or true."""
 
-    __slots__ = ()
-    sign, ends = "&&", False
+    __slots__ = ("sign",)
 
-    def evaluate(self, properties: Properties) -> Value:
-        unknown, ends = False, self.ends
-        for part in self.parts:
-            value = part.evaluate(properties)
-            if value is ends:
-                return ends
-            unknown = unknown or value is None
-        return None if unknown else not ends
+    def __init__(self, sign: str, *parts: Expression) -> None:
+        ends = sign == "||"
+        asks = [part.evaluate for part in parts]
+
+        def evaluate(properties: Properties) -> Value:
+            unknown = False
+            for ask in asks:
+                value = ask(properties)
+                if value is ends:
+                    return ends
+                unknown = unknown or value is None
+            return None if unknown else not ends
+
+        super().__init__(evaluate, *parts)
+        self.sign = sign
 
     def __str__(self) -> str:
         return reduce(lambda left, right: f"({left} {self.sign} {right})", map(str, self.parts))
 
 
-class Either(Both):
-    """OR of two or more, from the left, until one is true."""
-
-    __slots__ = ()
-    sign, ends = "||", True
-
-
 class Equal(Expression):
     """`=`; nothing equals nothing, a value beside nothing is unequal, nothing beside a value is unknown."""
 
-    __slots__ = ("left", "right")
+    __slots__ = ()
 
     def __init__(self, left: Expression, right: Expression) -> None:
-        super().__init__(left, right)
-        self.left, self.right = left, right
-
-    def evaluate(self, properties: Properties) -> Value:
-        left, right = self.left.evaluate(properties), self.right.evaluate(properties)
-        if left is None:
-            return True if right is None else None
-        if right is None:
-            return False
-        return compare(left, right) == 0
+        super().__init__(_equal(left, right), left, right)
 
     def __str__(self) -> str:
-        return f"({self.left} == {self.right})"
+        return f"({self.parts[0]} == {self.parts[1]})"
 
 
 class Order(Expression):
     """`<`, `<=`, `>`, `>=`: two texts are compared as numbers."""
 
-    __slots__ = ("holds", "left", "right", "sign")
-    SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}  # noqa: RUF012
+    __slots__ = ("sign",)
 
     def __init__(self, sign: str, left: Expression, right: Expression) -> None:
-        super().__init__(left, right)
-        self.sign, self.left, self.right = sign, left, right
-        self.holds = self.SIGNS[sign]
-
-    def evaluate(self, properties: Properties) -> Value:
-        left = self.left.evaluate(properties)
-        if left is None:
-            return None
-        right = self.right.evaluate(properties)
-        if right is None:
-            return None
-        if type(left) is str and type(right) is str:
-            left, right = double(left), double(right)
-        return bool(self.holds(compare(left, right), 0))
+        super().__init__(_order(sign, left, right), left, right)
+        self.sign = sign
 
     def __str__(self) -> str:
-        return f"({self.left} {self.sign} {self.right})"
+        return f"({self.parts[0]} {self.sign} {self.parts[1]})"
 
 
 class In(Expression):
-    __slots__ = ("given", "negated", "property", "texts")
+    __slots__ = ("given", "negated")
 
-    def __init__(self, subject: Property, given: list[str], *, negated: bool) -> None:
-        super().__init__(subject)
-        self.property, self.given, self.texts, self.negated = subject, given, frozenset(given), negated
+    def __init__(self, part: Property, given: list[str], *, negated: bool) -> None:
+        ask, texts = part.evaluate, frozenset(given)
 
-    def evaluate(self, properties: Properties) -> Value:
-        value = properties.get(self.property.name)
-        return None if value is None else (value in self.texts) is not self.negated
+        def evaluate(properties: Properties) -> Value:
+            value = ask(properties)
+            return None if value is None else (value in texts) is not negated
+
+        super().__init__(evaluate, part)
+        self.given, self.negated = given, negated
 
     def __str__(self) -> str:
-        return f"{self.property} {'NOT IN' if self.negated else 'IN'} ( {', '.join(self.given)} )"
+        return f"{self.parts[0]} {'NOT IN' if self.negated else 'IN'} ( {', '.join(self.given)} )"
+
+
+SEARCHES = {"CONTAINS": str.__contains__, "STARTSWITH": str.startswith, "ENDSWITH": str.endswith}
 
 
 class Search(Expression):
     """CONTAINS, STARTSWITH, ENDSWITH: false, negated or not, for what is no text and for an empty search."""
 
-    __slots__ = ("found", "name", "negated", "text")
-    NAMES = {"CONTAINS": str.__contains__, "STARTSWITH": str.startswith, "ENDSWITH": str.endswith}  # noqa: RUF012
+    __slots__ = ("name",)
 
-    def __init__(self, name: str, subject: Expression, text: str, *, negated: bool) -> None:
-        super().__init__(subject)
-        self.name, self.text, self.negated = name, text, negated
-        self.found = self.NAMES[name]
+    def __init__(self, name: str, part: Expression, text: str, *, negated: bool) -> None:
+        ask, found = part.evaluate, SEARCHES[name]
 
-    def evaluate(self, properties: Properties) -> Value:
-        if not self.text:
-            return False
-        value = self.parts[0].evaluate(properties)
-        return isinstance(value, str) and self.found(value, self.text) is not self.negated
+        def evaluate(properties: Properties) -> Value:
+            value = ask(properties)
+            return isinstance(value, str) and found(value, text) is not negated
+
+        super().__init__(evaluate if text else lambda properties: False, part)
+        self.name = f"NOT {name}" if negated else name
 
     def __str__(self) -> str:
-        return f"({'NOT ' if self.negated else ''}{self.name} {self.parts[0]})"
+        return f"({self.name} {self.parts[0]})"
+
+
+def _equal(left: Expression, right: Expression) -> Evaluate:
+    ask, other = left.evaluate, right.evaluate
+    if isinstance(right, Constant) and right.value is not None:
+        if isinstance(left, Property) and isinstance(right.value, str):
+            return _is_text(ask, right.value)
+        return _equal_to(ask, right.value)
+
+    def evaluate(properties: Properties) -> Value:
+        one, two = ask(properties), other(properties)
+        if one is None:
+            return True if two is None else None
+        return False if two is None else compare(one, two) == 0
+
+    return evaluate
+
+
+def _equal_to(ask: Evaluate, constant: Known) -> Evaluate:
+    def evaluate(properties: Properties) -> Value:
+        one = ask(properties)
+        return None if one is None else compare(one, constant) == 0
+
+    return evaluate
+
+
+def _is_text(ask: Evaluate, text: str) -> Evaluate:
+    def evaluate(properties: Properties) -> Value:
+        one = ask(properties)
+        return None if one is None else one == text
+
+    return evaluate
+
+
+ORDERS: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _order(sign: str, left: Expression, right: Expression) -> Evaluate:
+    ask, other, holds = left.evaluate, right.evaluate, ORDERS[sign]
+    if isinstance(right, Constant) and right.value is not None:
+        return _order_to(ask, right.value, holds)
+
+    def evaluate(properties: Properties) -> Value:
+        one = ask(properties)
+        if one is None:
+            return None
+        two = other(properties)
+        if two is None:
+            return None
+        if isinstance(one, str) and isinstance(two, str):
+            return holds(compare(double(one), double(two)), 0)
+        return holds(compare(one, two), 0)
+
+    return evaluate
+
+
+def _order_to(ask: Evaluate, constant: Known, holds: Callable[[int, int], bool]) -> Evaluate:
+    """A constant that is a text was refused before."""
+
+    def evaluate(properties: Properties) -> Value:
+        one = ask(properties)
+        return None if one is None else holds(compare(one, constant), 0)
+
+    return evaluate

@@ -7,10 +7,9 @@ import math
 from collections.abc import Iterator
 
 from firearrow.broker.filters.expressions import (
-    Both,
     Cast,
+    Chain,
     Constant,
-    Either,
     Equal,
     Expression,
     In,
@@ -34,7 +33,7 @@ from firearrow.broker.filters.values import (
 
 DEPTH_MAX = 100
 """Of parentheses and signs in each other, and of operations in each other."""
-NODES_MAX = 2000
+NODES_MAX = 1000
 """Constants, properties and operations; a list behind IN counts once."""
 
 ORDERS = {Kind.ABOVE: ">", Kind.ABOVE_OR_EQUAL: ">=", Kind.BELOW: "<", Kind.BELOW_OR_EQUAL: "<="}
@@ -78,7 +77,7 @@ class Parser:
             self._take()
             parts.append(self._both())
             parts[-2:] = map(self._boolean, parts[-2:])
-        return self._made(Either(*parts))
+        return self._made(Chain("||", *parts))
 
     def _both(self) -> Expression:
         left = self._equality()
@@ -89,7 +88,7 @@ class Parser:
             self._take()
             parts.append(self._equality())
             parts[-2:] = map(self._boolean, parts[-2:])
-        return self._made(Both(*parts))
+        return self._made(Chain("&&", *parts))
 
     def _equality(self) -> Expression:
         left = self._comparison()
@@ -135,9 +134,9 @@ class Parser:
         self._need(Kind.AND)
         high = self._unary()
         if negated:
-            return self._made(Either(self._order("<", left, low), self._order(">", left, high)))
+            return self._made(Chain("||", self._order("<", left, low), self._order(">", left, high)))
         _check_range(low, high)
-        return self._made(Both(self._order(">=", left, low), self._order("<=", left, high)))
+        return self._made(Chain("&&", self._order(">=", left, low), self._order("<=", left, high)))
 
     def _in(self, left: Expression, *, negated: bool) -> Expression:
         self._need(Kind.OPEN)

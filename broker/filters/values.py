@@ -6,10 +6,11 @@ A value is None, bool, int, float or str. An int is an Integer while it fits one
 import math
 import re
 
-Value = None | bool | int | float | str
+Known = bool | int | float | str
+Value = None | Known
 
 INTEGER_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
-LONG_DIGITS = 19
+LONG_DIGITS, SHORT = 19, 10
 DOUBLE_MIN, DOUBLE_MAX = 5e-324, 1.7976931348623157e308
 BLANKS = "".join(map(chr, range(33)))
 DECIMAL = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)")
@@ -33,7 +34,7 @@ def _no_number(text: str) -> Incomparable:
     )
 
 
-def compare(left: bool | int | float | str, right: bool | int | float | str) -> int:
+def compare(left: Known, right: Known) -> int:
     """Below 0, 0, above 0. A text beside a number is read as a number of its kind."""
     of, other = type(left), type(right)
     if of is not other:
@@ -70,6 +71,8 @@ def double(text: str) -> float:
 
 def whole(text: str, low: int, high: int) -> int:
     """Integer.valueOf or Long.valueOf: a sign and decimal digits of any script."""
+    if len(text) < SHORT and text.isascii() and text.isdecimal():
+        return int(text)
     digits = text[1:] if text.startswith(("+", "-")) else text
     if not digits.isdecimal() or not (digits.isascii() or max(digits) <= "\uffff"):
         raise _no_number(text)
@@ -110,11 +113,11 @@ def _scientific(value: float) -> tuple[str, str, str]:
     return f"{sign}{digits[0]}.{digits[1:] or '0'}", "e", str(exponent)
 
 
-def _as(text: str, like: bool | int | float | str) -> bool | int | float:
-    if type(like) is bool:
-        return text.lower() == "true"
+def _as(text: str, like: Known) -> bool | int | float:
     if type(like) is float:
         return double(text)
+    if type(like) is bool:
+        return text.lower() == "true"
     if -INTEGER_MAX <= int(like) <= INTEGER_MAX:
         return whole(text, -INTEGER_MAX - 1, INTEGER_MAX)
     return whole(text, -LONG_MAX - 1, LONG_MAX)

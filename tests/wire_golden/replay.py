@@ -29,7 +29,11 @@ AS_RECORDED = {
     "maxHashSlotNum": "1000",
     "maxIndexNum": "1000",
     "enableLmq": "true",
+    "transactionTimeOut": "1000",
+    "transactionCheckInterval": "2500",
     "enableMultiDispatch": "true",
+    "enablePropertyFilter": "true",
+    "recallMessageEnable": "true",
 }
 """Settings of the recorded broker that we have, too."""
 
@@ -70,7 +74,9 @@ def replayed() -> Replay:
             translation = Translation(recorded, broker.address[1], broker.name_server[1])
             player = Player(recorded, broker, address, translation)
             compare = Comparison(translation)
-            exchanges = [(one, list(compare(one))) for one in player.play()]  # what it learns is asked for later
+            exchanges = [
+                (one, list(compare(one))) for one in player.play()
+            ]  # what it learns is asked for later
         finally:
             lone.kill()
             lone.communicate()
