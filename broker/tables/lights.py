@@ -8,7 +8,7 @@ from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
 
 def is_light(name: str) -> bool:
-    return name.startswith(names.LMQ_PREFIX)
+    return name.startswith(names.LMQ_PREFIX) and len(name) <= names.RETRY_TOPIC_CHARS_MAX
 
 
 class LightTopics(TopicTable):
