@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.conftest import need
 from tests.interop.peers import Apache, FireArrow, address
@@ -26,6 +27,7 @@ SETTINGS = {
 TOPIC, DAY_MS = "Timed", 86_400_000
 EARLY, PENDING = 40, 500
 """Delivered before the store changes hands; due later, some of them rolled on the way."""
+FLOOD = 10_000
 ENQUEUED_S = 3
 """Apache's check point is up to a second behind, and so are its deliveries."""
 
@@ -59,6 +61,41 @@ def write(client: Connection, due_ms: int) -> set[bytes]:
     early = {b"early %d" % number for number in range(EARLY)} | {b"late %d" % number for number in range(3)}
     assert {record.body for record in read_queue(client, TOPIC, 0)} == early
     return early | {b"pending %d" % number for number in range(PENDING) if number not in recalled}
+
+
+def flood(client: Connection, due_ms: int) -> None:
+    ext = send_ext(TOPIC, i=f"TIMER_DELIVER_MS\x01{due_ms}\x02")
+    opaques = [
+        client.send_request(RequestCode.SEND_MESSAGE_V2, ext, b"flood %d" % number) for number in range(FLOOD)
+    ]
+    assert {client.answer_to(opaque).code for opaque in opaques} == {0}
+
+
+def stored(client: Connection) -> int:
+    """Messages in the queue."""
+    return int(client.ask(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}).ext["offset"])
+
+
+def test_a_half_fired_slot_changes_hands(tmp_path: Path) -> None:
+    """Ours is stopped in the middle of a slot; Apache's goes on with the rest of it."""
+    need(lambda: java_class_path("client5"))
+    store = tmp_path / "store"
+    with FireArrow(store, SETTINGS) as peer, Connection(address(peer.address)) as client:
+        flood(client, (time.time_ns() // 1_000_000 // 1000 + 6) * 1000)
+        while stored(client) < FLOOD // 20:
+            time.sleep(0.001)
+        peer.stop()
+    sizes = {"segment_bytes": 1 << 20, "queue_file_bytes": 20_000, "index_slots": 500, "index_entries": 2000}
+    with MessageStore.open(store, **sizes) as half:
+        assert FLOOD // 20 <= half.max_offset(TOPIC, 0) < FLOOD
+    with Apache(store, SETTINGS) as theirs, Connection(address(theirs.address)) as client:
+        deadline = time.time() + 30
+        while stored(client) < FLOOD and time.time() < deadline:
+            time.sleep(0.2)
+        time.sleep(ENQUEUED_S)
+        found = [record.body for record in read_queue(client, TOPIC, 0)]
+        assert Counter(found) == Counter(b"flood %d" % number for number in range(FLOOD))
+        theirs.stop()
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
