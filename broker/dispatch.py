@@ -4,8 +4,9 @@ Loop thread.
 """
 
 import asyncio
+import functools
 import logging
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
@@ -20,7 +21,7 @@ class Dispatch:
 
     def __init__(self, routes: Iterable[Routes] = ()) -> None:
         self._handlers: dict[int, Handler] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Future[RemotingCommand | None]] = set()
         self.add(routes)
 
     def add(self, routes: Iterable[Routes], without: Collection[int] = ()) -> None:
@@ -45,23 +46,27 @@ class Dispatch:
             answer = self._failed(request, peer, error)
         if answer is None or isinstance(answer, RemotingCommand):
             return self._answer(request, peer, answer)
-        task = asyncio.ensure_future(self._later(request, peer, answer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        future = asyncio.ensure_future(answer)
+        self._running.add(future)
+        future.add_done_callback(functools.partial(self._finish, request, peer))
         return None
 
     async def drain(self) -> None:
         """Wait for the handlers that still run."""
-        if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._running:
+            await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def _later(
-        self, request: RemotingCommand, peer: Peer, answer: Awaitable[RemotingCommand | None]
+    def _finish(
+        self, request: RemotingCommand, peer: Peer, future: "asyncio.Future[RemotingCommand | None]"
     ) -> None:
-        try:
-            self._answer(request, peer, await answer)
-        except Exception as error:
+        self._running.discard(future)
+        if future.cancelled():
+            return
+        error = future.exception()
+        if isinstance(error, Exception):
             self._answer(request, peer, self._failed(request, peer, error))
+        elif error is None:
+            self._answer(request, peer, future.result())
 
     def _answer(self, request: RemotingCommand, peer: Peer, answer: RemotingCommand | None) -> None:
         if answer is not None and not request.is_oneway:

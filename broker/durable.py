@@ -1,6 +1,7 @@
 """Durable: requests that change a table are answered when its file is written, as by Apache's broker. Loop thread."""
 
 import asyncio
+from collections.abc import Awaitable
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
@@ -29,13 +30,36 @@ def durable(routes: Routes, saver: Saver) -> Routes:
 
 
 def _behind(handler: Handler, saver: Saver) -> Handler:
-    async def later(answer: Answer, saved: asyncio.Future[None]) -> RemotingCommand | None:
-        given = answer if answer is None or isinstance(answer, RemotingCommand) else await answer
-        await saved
-        return given
+    """Answers leave in the order of the requests: each is a future that was made when its request was handled."""
 
     def handle(request: RemotingCommand, peer: Peer) -> Answer:
         answer = handler(request, peer)
-        return later(answer, saver.saved()) if saver.busy else answer
+        if not saver.busy:
+            return answer
+        saved = saver.saved()
+        if answer is None or isinstance(answer, RemotingCommand):
+            return _after(saved, answer)
+        return _later(answer, saved)
 
     return handle
+
+
+def _after(
+    saved: asyncio.Future[None], answer: RemotingCommand | None
+) -> "asyncio.Future[RemotingCommand | None]":
+    later: asyncio.Future[RemotingCommand | None] = saved.get_loop().create_future()
+
+    def give(_: asyncio.Future[None]) -> None:
+        if not later.done():
+            later.set_result(answer)
+
+    saved.add_done_callback(give)
+    return later
+
+
+async def _later(
+    answer: Awaitable[RemotingCommand | None], saved: asyncio.Future[None]
+) -> RemotingCommand | None:
+    given = await answer
+    await saved
+    return given

@@ -7,6 +7,7 @@ snapshot in the writing thread. Loop thread.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,17 +24,28 @@ class Saved:
 
     name: str
     save: Callable[[], None]
-    changed: bool = False
-    writing: bool = False
+    changes: int = 0
+    """Counts what was changed; `written` of them are in the file."""
+    written: int = 0
+    writing: int = 0
     failing: bool = False
     timer: asyncio.TimerHandle | None = None
+
+    @property
+    def changed(self) -> bool:
+        return self.changes != self.written
+
+    @property
+    def busy(self) -> bool:
+        """It is to be written soon, or is being written, and could be."""
+        return (self.timer is not None or self.writing > 0) and not self.failing
 
 
 class Saver:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._tables: dict[str, Saved] = {}
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: deque[tuple[asyncio.Future[None], dict[str, int]]] = deque()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="saver")
         self._stopped = False
 
@@ -54,7 +66,7 @@ class Saver:
 
     def changed(self, name: str) -> None:
         """The table changed; its file follows at stop, or with the next `soon`."""
-        self._tables[name].changed = True
+        self._tables[name].changes += 1
 
     @property
     def failing(self) -> bool:
@@ -64,21 +76,16 @@ class Saver:
     @property
     def busy(self) -> bool:
         """Whether something that was to be written soon is not yet in its file."""
-        return any(
-            (table.timer is not None or table.writing) and not table.failing
-            for table in self._tables.values()
-        )
+        return any(table.busy for table in self._tables.values())
 
     def saved(self) -> asyncio.Future[None]:
-        """Done when what is to be written soon is in its file, or cannot be written now (the log says so).
-
-        Those who ask are told in the order in which they asked.
+        """Done when what is to be written soon now is in its file, or cannot be written (the log says so); what
+        changes later is not waited for. Those who ask are told in the order in which they asked.
         """
         future: asyncio.Future[None] = self._loop.create_future()
-        if self.busy:
-            self._waiting.append(future)
-        else:
-            future.set_result(None)
+        goals = {name: table.changes for name, table in self._tables.items() if table.busy}
+        self._waiting.append((future, goals))
+        self._tell()
         return future
 
     def stop(self) -> None:
@@ -91,7 +98,7 @@ class Saver:
         for table in self._tables.values():
             if table.changed:
                 table.save()
-                table.changed = False
+                table.written = table.changes
 
     def _write_in(self, table: Saved, seconds: float) -> None:
         if table.timer is None and not self._stopped:
@@ -103,20 +110,29 @@ class Saver:
             table.timer = None
         if self._stopped:
             return
-        table.changed, table.writing = False, True
+        table.writing += 1
+        begun = table.changes
         done = self._loop.run_in_executor(self._writer, table.save)
-        done.add_done_callback(lambda future: self._done(table, future.exception()))
+        done.add_done_callback(lambda future: self._done(table, begun, future.exception()))
 
-    def _done(self, table: Saved, error: BaseException | None) -> None:
-        table.writing = False
-        if error is not None:
+    def _done(self, table: Saved, begun: int, error: BaseException | None) -> None:
+        table.writing -= 1
+        if error is None:
+            table.written = begun
+        else:
             if not table.failing:
                 log.error("cannot write the %s file, will try again: %s", table.name, error)
-            table.changed = True
             self._write_in(table, AGAIN_S)
         table.failing = error is not None
-        if not self.busy:
-            for future in self._waiting:
-                if not future.done():
-                    future.set_result(None)
-            self._waiting.clear()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Those at the head whose changes are in the files."""
+        while self._waiting and self._is_met(self._waiting[0][1]):
+            future, _ = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def _is_met(self, goals: dict[str, int]) -> bool:
+        tables = ((self._tables[name], goal) for name, goal in goals.items())
+        return all(table.failing or table.written >= goal for table, goal in tables)

@@ -110,3 +110,21 @@ def test_an_answer_to_a_change_waits_for_the_file() -> None:
         saver.stop()
 
     asyncio.run(run())
+
+
+def test_a_flow_of_changes_starves_nobody() -> None:
+    """Changes that never pause: who asked before is told when his own are in the file."""
+
+    async def run() -> None:
+        file, saver = File(), Saver(asyncio.get_running_loop())
+        saver.add("t", file.save)
+        saver.soon("t")
+        waiting = saver.saved()
+        async with asyncio.timeout(5):
+            while not waiting.done():
+                saver.soon("t")
+                await asyncio.sleep(0.001)
+        assert saver.busy
+        saver.stop()
+
+    asyncio.run(run())
