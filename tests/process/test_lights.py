@@ -16,9 +16,9 @@ from tests.process.test_delays import wait_for, whole
 ON = "--set", "enableLmq=true", "--set", "enableMultiDispatch=true", "--set", "messageDelayLevel=1s"
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "store", *ON) as broker:
+@pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
+    with Broker(tmp_path / "store", *ON, "--set", f"flushDiskType={request.param}") as broker:
         yield broker
 
 

@@ -16,9 +16,9 @@ from tests.process.test_delays import whole
 REPLIES = "DefaultCluster_REPLY_TOPIC"
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "store") as broker:
+@pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
+    with Broker(tmp_path / "store", "--set", f"flushDiskType={request.param}") as broker:
         yield broker
 
 
