@@ -284,8 +284,8 @@ def test_an_open_one_is_asked_for_and_its_answer_counts(room: Transacting) -> No
     assert decode(request.body).properties == copy.properties | {"WAIT": "false"}
     room.end(copy, COMMIT, checked=True)
     assert room.bodies("T", 1) == [b"when asked"]
-    assert room.next_round(asked) == []
     assert (room.offset(HALF), room.offset(OP)) == (2, 1)
+    assert room.next_round(asked) == []
 
 
 @pytest.mark.parametrize("late", [COMMIT, ROLLBACK])

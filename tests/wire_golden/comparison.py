@@ -19,6 +19,7 @@ from tests.wire_golden.player import Exchange
 from tests.wire_golden.translation import Translation
 
 RECORDS = ("PULL_MESSAGE", "LITE_PULL_MESSAGE", "QUERY_MESSAGE", "VIEW_MESSAGE_BY_ID")
+SHOWN = ("CONSUME_MESSAGE_DIRECTLY", "CHECK_TRANSACTION_STATE")
 PROPERTIES = ("GET_BROKER_CONFIG", "GET_NAMESRV_CONFIG")
 ABSENT = None
 Key = str | int | MessageQueue
@@ -85,7 +86,7 @@ class Comparison:
         if not theirs or not ours:
             if theirs != ours:
                 yield ("body",), theirs or ABSENT, ours or ABSENT
-        elif name in RECORDS or exchange.theirs.line["name"] == "CONSUME_MESSAGE_DIRECTLY":
+        elif name in RECORDS or exchange.theirs.line["name"] in SHOWN:
             yield from self._records(exchange, theirs, ours)
         elif name in PROPERTIES:
             yield from _values(properties.parse(theirs.decode()), properties.parse(ours.decode()), ("body",))

@@ -16,6 +16,7 @@ from tests.wire_golden.conversation import Event
 from tests.wire_golden.translation import Translation
 
 Address = tuple[str, int]
+CHECK_TRANSACTION_STATE = 39
 PULLS = (11, 361)
 RELAYED = (307, 309, 324, 325)
 HELD_MS = 300
@@ -130,6 +131,8 @@ class Player:
             ours = line.asked(event.command.code)
             if ours is not None:
                 self.relayed[event.where, event.command.opaque] = ours.opaque
+                if ours.code == CHECK_TRANSACTION_STATE:
+                    self.translation.learn_half(event.command, ours)
             return Exchange(event, ours, None)
         if event in self.early:
             return Exchange(event, self.early.pop(event), event.partner)
@@ -148,8 +151,8 @@ class Player:
         if request.code in SETTINGS and event.line["peer"] == "namesrv":
             with Connection(self.lone) as lone:
                 lone.answer_to(self._sent(lone, request))
-        if answer is not None and answer.command.code == 0:
-            self._await_messages(request, answer.command)
+        if answer is None or answer.command.code == 0:
+            self._await_messages(request, None if answer is None else answer.command)
         line.connection.send_raw(request.encode())
         self.translation.sent(event)
         if request.is_oneway:
@@ -162,9 +165,9 @@ class Player:
                 self.early[answer] = ours = line.answer(request.opaque)
                 self.translation.learn(event, answer, ours)
 
-    def _await_messages(self, request: RemotingCommand, answer: RemotingCommand) -> None:
+    def _await_messages(self, request: RemotingCommand, answer: RemotingCommand | None) -> None:
         """What a delay or a timer delivered in the recording is delivered here in its own time: a pull waits for
-        all that Apache's found, a send for all that stood before it."""
+        all that Apache's found, a send or a commit for all that stood before it."""
         place = self.translation.standing(request, answer)
         if place is None:
             return

@@ -18,13 +18,27 @@ from tests.wire_golden.conversation import Event
 THEIR_BROKER, THEIR_NAME_SERVER = 20911, 19876
 SENDS = {10: ("topic", "queueId"), 310: ("b", "e"), 320: ("b", "e"), 325: ("b", "e")}
 MESSAGE_ID = re.compile(r"7F000002000051AF([0-9A-F]{16})")
-REFUSED = re.compile(r"(?:^|\x02)(?:DELAY|TIMER_\w+|TRAN_MSG)\x01")
+LATER = re.compile(r"(?:^|\x02)(?:DELAY|TIMER_\w+|TRAN_MSG)\x01")
+HALF = re.compile(r"(?:^|\x02)TRAN_MSG\x01true\x02")
 UNIQUE_KEY = re.compile(r"UNIQ_KEY\x01([^\x02]+)")
 TIME_FIELDS = {29: ("timestamp",), 12: ("beginTimestamp", "endTimestamp"), 222: ("timestamp",)}
 OFFSET_FIELDS = ("queueOffset", "commitOffset")
 PLACE_CODES = (33, 36)
+END_TRANSACTION, COMMIT = 37, "8"
 PULLS = (11, 361)
-DELIVERED = frozenset(("%RETRY%CG_RETRY", "%DLQ%CG_RETRY", "GoldenDelay", "SCHEDULE_TOPIC_XXXX", "GoldenV4", "%RETRY%CG_V4"))
+QUERY_OFFSET = 14
+DELIVERED = frozenset(
+    (
+        "%RETRY%CG_RETRY",
+        "%DLQ%CG_RETRY",
+        "GoldenDelay",
+        "GoldenTimer",
+        "GoldenTx",
+        "GoldenV4",
+        "%RETRY%CG_V4",
+        "SCHEDULE_TOPIC_XXXX",
+    )
+)
 """Topics to which our services deliver as Apache's do."""
 LONG_MAX = (1 << 63) - 1
 
@@ -40,8 +54,11 @@ class Translation:
         self._broker_port = broker_port
         self._name_server_port = name_server_port
         self._physical: dict[int, int] = {}
+        self._halves: dict[int, int] = {}
         self._moments: list[tuple[int, int]] = []
-        missing = _not_sent(events)
+        held, by_key = _manifest()
+        self._finals = {key: place for (topic, key), place in by_key.items() if topic in DELIVERED}
+        missing = _not_sent(events, held, by_key)
         self._gaps = {queue: gaps for queue, gaps in missing.items() if queue[0] not in DELIVERED}
         self._served = missing.keys() - self._gaps.keys()
 
@@ -66,14 +83,24 @@ class Translation:
     def queue_offset(self, queue: Queue, theirs: int) -> int:
         return theirs - bisect_left(self._gaps.get(queue, []), theirs)
 
-    def standing(self, request: RemotingCommand, answer: RemotingCommand) -> Place | None:
-        """The queue that a pull or a send went to, if a service delivers to it, and how many messages it held then."""
-        if request.code in PULLS:
+    def standing(self, request: RemotingCommand, answer: RemotingCommand | None) -> Place | None:
+        """The queue that a pull, a send or a commit went to, if a service delivers to it, and how many messages it
+        held then."""
+        ends = request.code == END_TRANSACTION and request.ext["commitOrRollback"] == COMMIT
+        if ends and request.ext["msgId"] in self._finals:
+            queue, standing = self._finals[request.ext["msgId"]]
+        elif answer is None:
+            return None
+        elif request.code in PULLS:
             queue = request.ext["topic"], int(request.ext["queueId"])
             standing = int(answer.ext["nextBeginOffset"])
-        elif request.code in SENDS:
+        elif request.code in SENDS and not HALF.search(_properties(request)):
             queue = request.ext[SENDS[request.code][0]], int(answer.ext["queueId"])
             standing = int(answer.ext["queueOffset"])
+        elif (
+            request.code == QUERY_OFFSET and answer.ext.get("offset") == "0"
+        ):  # told for a queue that is not empty
+            queue, standing = (request.ext["topic"], int(request.ext["queueId"])), 1
         else:
             return None
         return (queue, self.queue_offset(queue, standing)) if queue in self._served else None
@@ -95,6 +122,9 @@ class Translation:
                 ext[field] = str(self.moment(int(ext[field])))
         if request.code in PLACE_CODES:
             ext["offset"] = str(self.physical(int(ext["offset"])))
+        if request.code == END_TRANSACTION:
+            ext["commitLogOffset"] = str(self.physical(int(ext["commitLogOffset"])))
+            ext["tranStateTableOffset"] = str(self._halves[int(ext["tranStateTableOffset"])])
         if "topic" in ext and "queueId" in ext:
             queue = ext["topic"], int(ext["queueId"])
             for field in OFFSET_FIELDS:
@@ -111,6 +141,14 @@ class Translation:
         if request.command.code in SENDS and ours is not None and "msgId" in ours.ext:
             theirs = MESSAGE_ID.findall(answer.command.ext.get("msgId", ""))
             self.learn_places(zip([int(one, 16) for one in theirs], ids(ours.ext["msgId"]), strict=True))
+            if HALF.search(_properties(request.command)):
+                self._halves[int(answer.command.ext["queueOffset"])] = int(ours.ext["queueOffset"])
+
+    def learn_half(self, theirs: RemotingCommand, ours: RemotingCommand) -> None:
+        """A check names the copy that it asks for."""
+        physical, half = "commitLogOffset", "tranStateTableOffset"
+        self._physical[int(theirs.ext[physical])] = int(ours.ext[physical])
+        self._halves[int(theirs.ext[half])] = int(ours.ext[half])
 
     def learn_places(self, pairs: Iterable[tuple[int, int]]) -> None:
         self._physical.update(pairs)
@@ -121,9 +159,10 @@ def ids(text: str) -> list[int]:
     return [int(one[-16:], 16) for one in text.split(",")]
 
 
-def _not_sent(events: Iterable[Event]) -> dict[Queue, list[int]]:
+def _not_sent(
+    events: Iterable[Event], held: set[Place], by_key: dict[tuple[str, str], Place]
+) -> dict[Queue, list[int]]:
     """What Apache held at the end and no client sent as a plain message: its services did, or we refuse it."""
-    held, by_key = _manifest()
     plain = {place for event in events for place in _plain(event, by_key)}
     missing: dict[Queue, list[int]] = {}
     for queue, queue_offset in sorted(held - plain):
@@ -136,11 +175,10 @@ def _plain(event: Event, by_key: dict[tuple[str, str], Place]) -> list[Place]:
     request, fields = event.command, SENDS.get(event.command.code)
     if not event.to_server or fields is None or event.is_answer:
         return []
-    properties = request.ext.get("i" if request.code != 10 else "properties", "")
-    if REFUSED.search(properties):
+    if LATER.search(_properties(request)):
         return []
     if event.partner is None:
-        key = UNIQUE_KEY.search(properties)
+        key = UNIQUE_KEY.search(_properties(request))
         sent = request.ext[fields[0]], key[1] if key else ""
         return [by_key[sent]] if sent in by_key else []
     answer = event.partner.command
@@ -149,6 +187,10 @@ def _plain(event: Event, by_key: dict[tuple[str, str], Place]) -> list[Place]:
     queue = request.ext[fields[0]], int(answer.ext["queueId"])
     first, count = int(answer.ext["queueOffset"]), len(answer.ext["msgId"].split(","))
     return [(queue, first + n) for n in range(count)]
+
+
+def _properties(send: RemotingCommand) -> str:
+    return send.ext.get("i" if send.code != 10 else "properties", "")
 
 
 def _manifest() -> tuple[set[Place], dict[tuple[str, str], Place]]:

@@ -35,6 +35,8 @@ class Mark(NamedTuple):
 
 
 class Marks:
+    """`settled()` is called when marks are stored: offsets may have moved."""
+
     def __init__(
         self,
         appender: Appender,
@@ -43,6 +45,7 @@ class Marks:
         clock: Clock,
         stats: Stats,
         bytes_max: Callable[[], int],
+        settled: Callable[[], None],
     ) -> None:
         self._appender = appender
         self._turn = turn
@@ -50,6 +53,7 @@ class Marks:
         self._clock = clock
         self._stats = stats
         self._bytes_max = bytes_max
+        self._settled = settled
         self._fresh: list[Mark] = []
         self._owed: list[Mark] = []
         self._planned = False
@@ -97,7 +101,8 @@ class Marks:
         def stored(well: bool) -> None:
             if well:
                 self._ledger.end([mark.half_offset for mark in marks])
-                return self._ledger.note_op(placed.queue_offset, [mark.half_offset for mark in marks])
+                self._ledger.note_op(placed.queue_offset, [mark.half_offset for mark in marks])
+                return self._settled()
             self._owed.extend(marks[:owed])
             for mark in marks[owed:]:
                 self._ledger.reopen(mark.half_offset)

@@ -64,8 +64,9 @@ class TransactionService:
         self._ledger = Ledger(0, 0)
         options = config.options
         self._marks = Marks(
-            appender, turn, self._ledger, clock, stats, lambda: config.options.transaction_op_bytes
-        )
+            appender, turn, self._ledger, clock, stats, lambda: config.options.transaction_op_bytes,
+            self._keep_offsets,
+        )  # fmt: skip
         self._endings = Endings(store, appender, journal, self._ledger, self._marks, config, clock, stats)
         asking = Asking(clients, options.broker_name, appender.store_host)
         self._checks = CheckService(
