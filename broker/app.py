@@ -42,6 +42,7 @@ from firearrow.broker.living import Living
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.options import Options
+from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Address, Routes
 from firearrow.broker.process import seconds_since_start, stop_on_signals
 from firearrow.broker.server import Server
@@ -153,19 +154,8 @@ class App:
         filters = Filters(config, clients.subscription)
         self._broadcasts = Broadcasts(store, offsets, clients, config, clock)
         self._clients_handler = ClientsHandler(clients, groups, topics, filters, config, clock)
-        self._living = Living(
-            self._loop,
-            store,
-            self._turn,
-            self._journal,
-            self._saver,
-            state,
-            config,
-            clock,
-            stats,
-            filters,
-            store_host,
-        )
+        parts = Parts(self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats)
+        self._living = Living(parts, filters, store_host)
         handlers = (
             PullHandler(
                 store,

@@ -3,13 +3,9 @@
 Progress comes from Apache's files first, then from the journal, which is newer.
 """
 
-import asyncio
 import logging
 from pathlib import Path
 
-from firearrow._native.store.store import MessageStore
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
 from firearrow.broker.filters.selection import Filters
 from firearrow.broker.handlers.delays import DelaysHandler
 from firearrow.broker.handlers.replies import RepliesHandler
@@ -18,17 +14,15 @@ from firearrow.broker.handlers.sendback import SendBackHandler
 from firearrow.broker.handlers.transactions import TransactionsHandler
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.delays import DelayService
-from firearrow.broker.life.journal import Entry, Journal, Kind
+from firearrow.broker.life.journal import Entry, Kind
 from firearrow.broker.life.lights import Lights
 from firearrow.broker.life.retries import Retries
 from firearrow.broker.life.transactions.service import TransactionService
+from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Routes
 from firearrow.broker.pops import Pops
 from firearrow.broker.services.periodic import Periodic
-from firearrow.broker.services.saver import Saver
-from firearrow.broker.services.turn import Turn
-from firearrow.broker.state import State, load
-from firearrow.broker.stats import Stats
+from firearrow.broker.state import load
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.timing import Timing
 
@@ -38,95 +32,39 @@ POPS_SWEEP_S = 60
 
 
 class Living:
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
-        turn: Turn,
-        journal: Journal,
-        saver: Saver,
-        state: State,
-        config: Config,
-        clock: Clock,
-        stats: Stats,
-        filters: Filters,
-        store_host: bytes,
-    ) -> None:
-        self._journal = journal
+    def __init__(self, parts: Parts, filters: Filters, store_host: bytes) -> None:
+        options, state = parts.config.options, parts.state
+        self._journal = parts.journal
+        self._saver = parts.saver
         self._turned = 0
-        self._saver = saver
-        options = config.options
-        folder = Path(options.store_root) / "config"
-        self._timing = Timing(config, clock)
+        self._timing = Timing(parts.config, parts.clock)
         self._appender = Appender(
-            store,
-            turn,
-            clock,
+            parts.store,
+            parts.turn,
+            parts.clock,
             store_host,
             levels=len(options.delay_levels_ms),
             schedule=self._timing.schedule,
-            multi=Lights(store, options.lights_max).dispatch if options.multi_dispatch else None,
+            multi=Lights(parts.store, options.lights_max).dispatch if options.multi_dispatch else None,
         )
-        self._retries = Retries(state.topics, state.groups, state.locks)
-        self._delay_offsets = DelayOffsets(clock, lambda: saver.changed("delays"))
-        load(saver, "delays", folder / "delayOffset.json", self._delay_offsets)
-        self._delays = DelayService(
-            loop,
-            store,
-            self._appender,
-            journal,
-            self._delay_offsets,
-            clock,
-            stats,
-            options.delay_levels_ms,
-        )
-        self._timing.build(loop, store, self._appender, journal, saver, state, stats)
+        self._timing.build(parts, self._appender)
+        self._delays = self._make_delays(parts)
         self._transactions = TransactionService(
-            loop,
-            store,
-            turn,
+            parts.loop,
+            parts.store,
+            parts.turn,
             self._appender,
-            journal,
+            parts.journal,
             state.offsets,
             state.topics,
             state.clients,
-            config,
-            clock,
-            stats,
+            parts.config,
+            parts.clock,
+            parts.stats,
         )
-        self._pops = Pops(
-            loop,
-            store,
-            turn,
-            self._appender,
-            journal,
-            saver,
-            state,
-            config,
-            clock,
-            stats,
-            filters,
-            self._timing.is_behind,
-        )
-        self._handlers = (
-            SendHandler(
-                store,
-                turn,
-                self._appender,
-                state.topics,
-                self._retries,
-                config,
-                clock,
-                stats,
-                prepare=self._transactions.prepare,
-                recall_handle=self._timing.recall_handle,
-            ),
-            SendBackHandler(store, self._appender, self._retries, config, stats),
-            DelaysHandler(self._delay_offsets),
-            TransactionsHandler(self._transactions),
-            RepliesHandler(self._appender, state.topics, state.clients, config, clock, stats),
-        )
-        self._periodic = Periodic(loop)
+        self._pops = Pops(parts, self._appender, filters, self._timing.is_behind)
+        self._own = [*self._sends(parts), TransactionsHandler(self._transactions).routes()]
+        self._periodic = Periodic(parts.loop)
         self._save_s = options.offsets_save_ms / 1000
         self._restorers = {
             Kind.OFFSET: state.offsets.restore,
@@ -136,9 +74,45 @@ class Living:
             Kind.REVIVE: self._pops.revive.restore,
         }
 
+    def _make_delays(self, parts: Parts) -> DelayService:
+        offsets = DelayOffsets(parts.clock, lambda: parts.saver.changed("delays"))
+        options = parts.config.options
+        load(parts.saver, "delays", Path(options.store_root) / "config" / "delayOffset.json", offsets)
+        self._delay_routes = DelaysHandler(offsets).routes()
+        return DelayService(
+            parts.loop,
+            parts.store,
+            self._appender,
+            parts.journal,
+            offsets,
+            parts.clock,
+            parts.stats,
+            options.delay_levels_ms,
+        )
+
+    def _sends(self, parts: Parts) -> list[Routes]:
+        """What brings messages in."""
+        appender, state = self._appender, parts.state
+        store, config, clock, stats = parts.store, parts.config, parts.clock, parts.stats
+        retries = Retries(state.topics, state.groups, state.locks)
+        send = SendHandler(
+            store,
+            parts.turn,
+            appender,
+            state.topics,
+            retries,
+            config,
+            clock,
+            stats,
+            prepare=self._transactions.prepare,
+            recall_handle=self._timing.recall_handle,
+        )
+        back = SendBackHandler(store, appender, retries, config, stats)
+        replies = RepliesHandler(appender, state.topics, state.clients, config, clock, stats)
+        return [send.routes(), back.routes(), replies.routes()]
+
     def routes(self) -> list[Routes]:
-        own = [handler.routes() for handler in self._handlers]
-        return [*own, *self._timing.routes(), *self._pops.routes()]
+        return [*self._own, self._delay_routes, *self._timing.routes(), *self._pops.routes()]
 
     def start(self) -> None:
         """Take up what was pending; the store and the tables are loaded."""

@@ -4,45 +4,28 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from firearrow._native.store.store import MessageStore
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
 from firearrow.broker.filters.selection import Filters
 from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.notification import NotificationHandler
 from firearrow.broker.handlers.peek import PeekHandler
 from firearrow.broker.handlers.pop import PopHandler
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Journal
 from firearrow.broker.life.pop.access import Access
 from firearrow.broker.life.pop.acking import Acking
 from firearrow.broker.life.pop.holds import ANY_QUEUE, Place, PopHolds
 from firearrow.broker.life.pop.orders import QUEUES_MAX, ConsumerOrders
 from firearrow.broker.life.pop.popping import Popping
 from firearrow.broker.life.pop.revive import ReviveService
+from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Routes
-from firearrow.broker.services.saver import Saver
-from firearrow.broker.services.turn import Turn
-from firearrow.broker.state import State, load
-from firearrow.broker.stats import Stats
+from firearrow.broker.state import load
 
 
 class Pops:
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
-        turn: Turn,
-        appender: Appender,
-        journal: Journal,
-        saver: Saver,
-        state: State,
-        config: Config,
-        clock: Clock,
-        stats: Stats,
-        filters: Filters,
-        timer_behind: Callable[[], bool],
+        self, parts: Parts, appender: Appender, filters: Filters, timer_behind: Callable[[], bool]
     ) -> None:
+        loop, store, turn, journal, saver, state, config, clock, stats = parts
         self._loop = loop
         self._clock = clock
         self._state = state

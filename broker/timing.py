@@ -3,26 +3,22 @@
 With timerWheelEnable=false there is no service, and nothing is opened; messages for it are refused.
 """
 
-import asyncio
 from pathlib import Path
 
-from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.handlers.recall import RecallHandler
 from firearrow.broker.handlers.timers import TimersHandler
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Journal
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import recall_handle
 from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.messages import Message
+from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Routes
-from firearrow.broker.services.saver import Saver
 from firearrow.broker.services.turn import Queue
-from firearrow.broker.state import State, load
-from firearrow.broker.stats import Stats
+from firearrow.broker.state import load
 
 NO_TIMER = {
     "timerReadBehind": "0",
@@ -41,34 +37,25 @@ class Timing:
         self._clock = clock
         self._service: TimerService | None = None
 
-    def build(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
-        appender: Appender,
-        journal: Journal,
-        saver: Saver,
-        state: State,
-        stats: Stats,
-    ) -> None:
-        config, clock, options = self._config, self._clock, self._config.options
-        metrics = TimerMetrics(clock, lambda: saver.changed("timermetrics"))
+    def build(self, parts: Parts, appender: Appender) -> None:
+        options, saver = self._config.options, parts.saver
+        metrics = TimerMetrics(self._clock, lambda: saver.changed("timermetrics"))
         load(saver, "timermetrics", Path(options.store_root) / "config" / "timermetrics", metrics, make=False)
         if options.timer_topic:
             self._service = TimerService(
-                loop,
-                store,
+                parts.loop,
+                parts.store,
                 appender,
-                journal,
+                parts.journal,
                 metrics,
                 options,
-                clock,
-                stats,
+                self._clock,
+                parts.stats,
                 lambda: saver.changed("timers"),
             )
             saver.add("timers", self._service.save)
         self._handlers = (
-            RecallHandler(appender, state.topics, config, clock, stats),
+            RecallHandler(appender, parts.state.topics, self._config, self._clock, parts.stats),
             TimersHandler(self._service, metrics),
         )
 

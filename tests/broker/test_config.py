@@ -13,6 +13,7 @@ OURS = {
     "maxTopicNums",
     "maxTopicQueueNums",
     "maxFilterCacheChars",
+    "maxHalfMessagesWaiting",
     "maxHeldPulls",
     "maxReplyBytesWaiting",
     "com.rocketmq.remoting.frameMaxLength",

@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"options", "properties"},
     "living": {"*"},
     "pops": {"*"},
+    "parts": {"*"},
     "state": {"*"},
     "timing": {"*"},
     "messages": set(),

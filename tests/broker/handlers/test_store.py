@@ -40,7 +40,8 @@ def room(store: MessageStore) -> Room:
     room.topics.update(TopicConfig("T", 4, 4))
     room.groups.find("G")
     room.serve(
-        OffsetsHandler(room.offsets, room.topics, room.groups, store, room.config), QueuesHandler(store)
+        OffsetsHandler(room.offsets, room.topics, room.groups, store, room.config, keep=lambda: None),
+        QueuesHandler(store),
     )
     return room
 
