@@ -10,7 +10,7 @@ from tests.interop.conftest import MARKS_AT_ONCE, need
 from tests.interop.driver import Driver, Event
 from tests.interop.messages import hexed, numbered, pull_all
 from tests.interop.peers import Apache, FireArrow, address
-from tests.interop.test_store_exchange import Open
+from tests.interop.test_store_exchange import SIZES, Open
 from tests.interop.workshop import java_class_path
 from tests.process import Connection
 from tests.process.test_pop import ack, bodies, pop, records
@@ -18,10 +18,11 @@ from tests.process.test_send_back import back, place
 
 pytestmark = pytest.mark.interop
 
-SETTINGS = {
-    "brokerName": "broker-a", "messageDelayLevel": "4s 1s 1s 1h", "transactionCheckInterval": "1000",
-    "transactionTimeOut": "4000", "recallMessageEnable": "true", "timerWheelEnable": "true",
+SETTINGS = SIZES | {
+    "messageDelayLevel": "4s 1s 1s 1h", "transactionCheckInterval": "1000", "transactionTimeOut": "4000",
+    "brokerName": "b", "recallMessageEnable": "true", "timerWheelEnable": "true", "mappedFileSizeTimerLog": "1040000",
 }  # fmt: skip
+"""Receipts of pops name the broker; `test_pop` calls it b."""
 TOPIC, TAKEN = "Pending", "Taken"
 BACK, FAR_LEVEL, FAR_QUEUE = "%RETRY%Workers", 4, 3
 COMMIT, ROLLBACK, UNKNOWN = "COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"
