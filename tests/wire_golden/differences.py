@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from firearrow.broker.fastjson import MessageQueue
+from firearrow.broker.life.timers.recall import Handle, HandleError
 from firearrow.broker.options import options_by_key
 from tests.wire_golden.comparison import ABSENT, Difference
 from tests.wire_golden.translation import Queue, Translation
@@ -25,6 +26,10 @@ TIMES = frozenset(
         "indexLastUpdateTimestamp",
         "bootTimestamp",
         "earliestMessageTimeStamp",
+        "TIMER_DELIVER_MS",
+        "TIMER_OUT_MS",
+        "TIMER_ENQUEUE_MS",
+        "TIMER_DEQUEUE_MS",
     )
 )
 COUNTERS = frozenset(("counter", "stateVersion"))
@@ -102,7 +107,7 @@ OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 UNRECORDED_GROUPS = frozenset(("CG_ADMIN2", "x"))
 RATES = ("consumeTps", "topicPutTps")
 MACHINERY = re.compile(
-    r".*ThreadPoolQueueCapacity$|EndTransactionQueueSize$|scheduleMessageOffset_|timer|putLatency|.*EntireTimeMax$"
+    r".*ThreadPoolQueueCapacity$|EndTransactionQueueSize$|scheduleMessageOffset_|putLatency|.*EntireTimeMax$"
     r"|putMessageDistributeTime$|dispatchMaxBuffer$|remainTransientStoreBufferNumbs$|commitLogDiskRatio_/"
 )
 """Keys of the runtime info for thread pools, for services that come later and for buffers that are not here."""
@@ -125,8 +130,18 @@ def _numbers(d: Difference) -> tuple[int, int] | None:
 
 def _times(d: Difference, _: Translation) -> bool:
     """Both sides know a moment, or neither does."""
+    if d.leaf == "recallHandle":
+        return _timeless(d.theirs) == _timeless(d.ours) is not None
     both = _numbers(d)
     return d.leaf in TIMES and both is not None and both[1] >= 0 and (both[0] > 0) == (both[1] > 0)
+
+
+def _timeless(handle: Any) -> Handle | None:  # noqa: ANN401
+    """A recall handle without its time; None if it is none."""
+    try:
+        return Handle.parse(handle)._replace(time="")
+    except (HandleError, TypeError):
+        return None
 
 
 def _versions(d: Difference, _: Translation) -> bool:

@@ -34,6 +34,7 @@ AS_RECORDED = {
     "enableMultiDispatch": "true",
     "enablePropertyFilter": "true",
     "recallMessageEnable": "true",
+    "mappedFileSizeTimerLog": "10400",
 }
 """Settings of the recorded broker that we have, too."""
 

@@ -20,6 +20,7 @@ SENDS = {10: ("topic", "queueId"), 310: ("b", "e"), 320: ("b", "e"), 325: ("b", 
 MESSAGE_ID = re.compile(r"7F000002000051AF([0-9A-F]{16})")
 LATER = re.compile(r"(?:^|\x02)(?:DELAY|TIMER_\w+|TRAN_MSG)\x01")
 HALF = re.compile(r"(?:^|\x02)TRAN_MSG\x01true\x02")
+DELIVER_MS = re.compile(r"(?<=TIMER_DELIVER_MS\x01)\d+")
 UNIQUE_KEY = re.compile(r"UNIQ_KEY\x01([^\x02]+)")
 TIME_FIELDS = {29: ("timestamp",), 12: ("beginTimestamp", "endTimestamp"), 222: ("timestamp",)}
 OFFSET_FIELDS = ("queueOffset", "commitOffset")
@@ -55,6 +56,7 @@ class Translation:
         self._name_server_port = name_server_port
         self._physical: dict[int, int] = {}
         self._halves: dict[int, int] = {}
+        self._handles: dict[str, str] = {}
         self._moments: list[tuple[int, int]] = []
         held, by_key = _manifest()
         self._finals = {key: place for (topic, key), place in by_key.items() if topic in DELIVERED}
@@ -94,7 +96,7 @@ class Translation:
         elif request.code in PULLS:
             queue = request.ext["topic"], int(request.ext["queueId"])
             standing = int(answer.ext["nextBeginOffset"])
-        elif request.code in SENDS and not HALF.search(_properties(request)):
+        elif request.code in SENDS and not LATER.search(_properties(request)):
             queue = request.ext[SENDS[request.code][0]], int(answer.ext["queueId"])
             standing = int(answer.ext["queueOffset"])
         elif (
@@ -125,6 +127,13 @@ class Translation:
         if request.code == END_TRANSACTION:
             ext["commitLogOffset"] = str(self.physical(int(ext["commitLogOffset"])))
             ext["tranStateTableOffset"] = str(self._halves[int(ext["tranStateTableOffset"])])
+        if "recallHandle" in ext:
+            ext["recallHandle"] = self._handles.get(ext["recallHandle"], ext["recallHandle"])
+        if request.code in SENDS:
+            field = "i" if request.code != 10 else "properties"
+            ext[field] = DELIVER_MS.sub(
+                lambda found: self._from_now(event, int(found[0])), _properties(request)
+            )
         if "topic" in ext and "queueId" in ext:
             queue = ext["topic"], int(ext["queueId"])
             for field in OFFSET_FIELDS:
@@ -134,6 +143,11 @@ class Translation:
             ext["msgId"] = self.text(ext["msgId"])
         return request
 
+    @staticmethod
+    def _from_now(event: Event, theirs_ms: int) -> str:
+        """As long after this send as it was in the recording."""
+        return str(time.time_ns() // 1_000_000 + theirs_ms - int(event.line["ts"]))
+
     def sent(self, event: Event) -> None:
         self._moments.append((int(event.line["ts"]), time.time_ns() // 1_000_000))
 
@@ -141,6 +155,8 @@ class Translation:
         if request.command.code in SENDS and ours is not None and "msgId" in ours.ext:
             theirs = MESSAGE_ID.findall(answer.command.ext.get("msgId", ""))
             self.learn_places(zip([int(one, 16) for one in theirs], ids(ours.ext["msgId"]), strict=True))
+            if "recallHandle" in ours.ext:
+                self._handles[answer.command.ext.get("recallHandle", "")] = ours.ext["recallHandle"]
             if HALF.search(_properties(request.command)):
                 self._halves[int(answer.command.ext["queueOffset"])] = int(ours.ext["queueOffset"])
 
