@@ -129,8 +129,8 @@ class Translation:
             ext["tranStateTableOffset"] = str(self._halves[int(ext["tranStateTableOffset"])])
         if "recallHandle" in ext:
             ext["recallHandle"] = self._handles.get(ext["recallHandle"], ext["recallHandle"])
-        if request.code in SENDS:
-            field = "i" if request.code != 10 else "properties"
+        field = "properties" if request.code == 10 else "i"
+        if request.code in SENDS and field in ext:
             ext[field] = DELIVER_MS.sub(
                 lambda found: self._from_now(event, int(found[0])), _properties(request)
             )
