@@ -126,7 +126,7 @@ class Options:
     lite_pull: bool = _option(True, "litePullMessageEnable", "running")
     property_filter: bool = _option(False, "enablePropertyFilter", "running")
     filter_retries: bool = _option(False, "filterSupportRetry", "running")
-    filter_chars_max: int = _option(1 << 20, "maxFilterCacheChars", "running", low=1 << 16)  # ours
+    filter_chars_max: int = _option(1 << 18, "maxFilterCacheChars", "running", low=1 << 16)  # ours
     slave_read: bool = _option(False, "slaveReadEnable", "running")
     reject_pull_consumers: bool = _option(False, "rejectPullConsumerEnable", "running")
     notify_consumers: bool = _option(True, "notifyConsumerIdsChangedEnable", "running")

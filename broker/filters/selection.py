@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
+from weakref import finalize
 
 from firearrow._native.store.properties import property_values
 from firearrow._native.wire.codes import ResponseCode
@@ -18,6 +19,8 @@ from firearrow.broker.tables.subscriptions import EXPRESSION_CHARS_MAX, Subscrip
 
 SQL92 = "SQL92"
 RETRY_NAMES = {Names.RETRY_TOPIC.encode(): Names.RETRY_TOPIC}
+ALIVE_MAX = 8
+"""Texts compiled at once, kept here or used by held pulls, may have so many times the characters of those kept."""
 
 Accept = Callable[[memoryview], bool]
 
@@ -30,10 +33,10 @@ class Selection(NamedTuple):
 
 
 class Filter:
-    """A compiled expression. `names`: the properties that it reads."""
+    """A compiled expression: what remains of it is a closure, and the names of the properties that it reads."""
 
     def __init__(self, expression: Expression) -> None:
-        self._expression = expression
+        self._evaluate = expression.evaluate
         self._names = {name.encode(): name for name in _names(expression)}
 
     def accept(self, record: memoryview) -> bool:
@@ -42,7 +45,7 @@ class Filter:
     def matches(self, properties: dict[str, str]) -> bool:
         """Unknown is no match, nor is a comparison that cannot be made."""
         try:
-            return self._expression.evaluate(properties) is True
+            return self._evaluate(properties) is True
         except Incomparable:
             return False
 
@@ -55,6 +58,7 @@ class Filters:
         self._subscribed = subscribed
         self._compiled: OrderedDict[str, Filter | ExpressionWrong] = OrderedDict()
         self._chars = 0
+        self._alive = 0
 
     def select(self, subscription: Subscription, group: str, *, given: bool) -> Selection:
         """`given`: the subscription came with the request, not with a heartbeat. Refusal in Apache's words."""
@@ -101,8 +105,12 @@ class Filters:
 
     def _compile(self, text: str) -> Filter | ExpressionWrong:
         made: Filter | ExpressionWrong
+        if self._alive > ALIVE_MAX * self._config.options.filter_chars_max:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, "too many different expressions are in use")
         try:
             made = Filter(parse(text))
+            self._alive += len(text)
+            finalize(made, self._ended, len(text)).atexit = False
         except ExpressionWrong as wrong:
             made = ExpressionWrong(str(wrong))
         self._compiled[text] = made
@@ -110,6 +118,10 @@ class Filters:
         while self._chars > self._config.options.filter_chars_max and len(self._compiled) > 1:
             self._chars -= len(self._compiled.popitem(last=False)[0]) + 1
         return made
+
+    def _ended(self, chars: int) -> None:
+        """A filter is neither kept nor used by a held pull any more."""
+        self._alive -= chars
 
     def _retried(self, group: str) -> Accept:
         """A message that comes again is asked what the group asks of the topic that it was sent to; of a topic that

@@ -273,9 +273,12 @@ class PullHandler:
 
     def _accepts_news(self, pull: Pull, asked: int, selection: Selection) -> tuple[bool, int]:
         """As `_has_news`, of messages that were not asked before; and the offset of the next to be asked."""
-        got = self._store.get(
-            pull.topic, pull.queue_id, asked, 1, tags=selection.tags, accept=selection.accept
-        )
+        try:
+            got = self._store.get(
+                pull.topic, pull.queue_id, asked, 1, tags=selection.tags, accept=selection.accept
+            )
+        except Refusal:
+            return True, asked  # the pull itself is refused then
         if got.status is GetStatus.OFFSET_OVERFLOW_ONE:
             return False, asked
         moved = got.next_offset - pull.queue_offset > ENTRIES_CHECKED

@@ -7,7 +7,7 @@ import pytest
 from firearrow._native.store.properties import property_values
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.filters.selection import Filters
+from firearrow.broker.filters.selection import ALIVE_MAX, Filters
 from firearrow.broker.filters.tokens import ExpressionWrong
 from firearrow.broker.options import Options
 from firearrow.broker.tables.subscriptions import Subscription
@@ -88,6 +88,18 @@ def test_compiled_texts_are_bounded_and_the_last_used_stay() -> None:
         some.compiled(sql(text))
         assert some.compiled(sql("a = 1")) is used
     assert some.compiled(sql(texts[0])) is not first
+
+
+def test_texts_that_are_in_use_are_bounded() -> None:
+    some = filters(filter_chars_max=LARGE)
+    most = ALIVE_MAX * LARGE // 1000 + 1
+    texts = [f"a = '{n:09}{'x' * 985}'" for n in range(most + 1)]
+    held = [some.compiled(sql(text)) for text in texts[:most]]
+    with pytest.raises(Refusal) as refused:
+        some.compiled(sql(texts[most]))
+    assert refused.value.code == 2
+    del held[100:]
+    assert some.compiled(sql("a > 1"))
 
 
 def test_an_expression_that_is_none_is_told_again_and_again() -> None:
