@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import Placed, PutRefused, PutStatus
+from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
@@ -39,9 +39,10 @@ class Transacting(Room):
         folder: Path,
         offsets: bytes | None = None,
         now_ms: int = 1_700_000_000_000,
+        store: MessageStore | None = None,
         **options: int | bool,
     ) -> None:
-        super().__init__(folder, now_ms=now_ms)
+        super().__init__(folder, now_ms=now_ms, store=store)
         self.offsets = ConsumerOffsets(
             self.clock, noted=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
         )

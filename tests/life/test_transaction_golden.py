@@ -1,0 +1,107 @@
+"""Transactions as Apache stored them: made again from their half messages, and taken over where they are pending."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.life.transactions import half
+from firearrow.broker.life.transactions.ledger import marked
+from firearrow.broker.messages import Message
+from tests.life.test_transactions import COMMIT, HALF, OP, Transacting
+from tests.store.test_golden import OPTIONS, Golden
+
+STORES = ("store-apache", "store-apache-crashed")
+MINUTE_MS = 60_000
+
+
+@pytest.fixture(params=STORES)
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
+    return Golden(request.param, tmp_path)
+
+
+@pytest.fixture
+def store(golden: Golden) -> Iterator[MessageStore]:
+    with MessageStore.open(golden.root, **OPTIONS) as store:
+        yield store
+
+
+def records(store: MessageStore, topic: str, queue_id: int = 0) -> list[Record]:
+    raws = [store.record_at(entry.physical_offset) for entry in store.entries(topic, queue_id, 0, 1000)]
+    return [decode(raw) for raw in raws if raw is not None]
+
+
+def same(message: Message, stored: Record) -> bool:
+    return message == Message.of_record(stored)
+
+
+def test_final_messages_are_made_alike(store: MessageStore) -> None:
+    finals = [
+        record
+        for topic, queue_id in store.queues()
+        for record in records(store, topic, queue_id)
+        if record.sys_flag & 0xC
+    ]
+    assert len(finals) >= 2
+    for final in finals:
+        raw = store.record_at(final.prepared_offset)
+        assert raw is not None
+        assert same(half.committed(decode(raw)), final)
+
+
+def test_copies_are_made_alike(store: MessageStore) -> None:
+    halves = records(store, HALF)
+    copies = [record for record in halves if "TRANSACTION_CHECK_TIMES" in record.properties]
+    assert len(copies) >= 6
+    for copy in copies:
+        before = [one for one in halves[: copy.queue_offset] if one.born_timestamp == copy.born_timestamp]
+        assert any(same(half.renewed(one, immune=False), copy) for one in before)
+
+
+def test_half_messages_are_made_alike(store: MessageStore) -> None:
+    for record in records(store, HALF):
+        if "TRANSACTION_CHECK_TIMES" in record.properties:
+            continue
+        message = Message.of_record(record)
+        message.topic, message.queue_id = half.real_place(message.properties)
+        for name in ("REAL_TOPIC", "REAL_QID", "__transactionId__"):
+            del message.properties[name]
+        message.sys_flag |= 4
+        half.make_half(message)
+        assert same(message, record)
+
+
+def test_marks_are_read(store: MessageStore) -> None:
+    ops = records(store, OP)
+    halves = records(store, HALF)
+    ended = [offset for record in ops for offset in marked(record.body)]
+    assert len(ended) == len(set(ended)) >= 3
+    assert {halves[offset].properties["KEYS"] for offset in ended}.isdisjoint({"pending"})
+    assert all(record.properties == {"TAGS": "d", "WAIT": "true"} for record in ops)
+
+
+@pytest.mark.parametrize(("name", "open_ones"), [("store-apache", 1), ("store-apache-crashed", 2)])
+def test_pending_ones_are_taken_over(tmp_path: Path, name: str, open_ones: int) -> None:
+    """Apache's kill left two copies of one; of what was decided nothing is asked."""
+    golden = Golden(name, tmp_path)
+    store = MessageStore.open(golden.root, **OPTIONS)
+    last = records(store, HALF)[-1]
+    offsets = min((golden.root / "config").glob("lmqConsumerOffset.json*")).read_bytes()
+    room = Transacting(
+        golden.root, offsets, last.store_timestamp + MINUTE_MS, store=store, transaction_check_max=100
+    )
+    asked = room.join("PG_TRANSACTION")
+    requests = room.next_round(asked)
+    assert [decode(request.body).body for request in requests] == [b"stays half"] * open_ones
+    before = len(room.records("GoldenTx", 3))
+    ext = requests[-1].ext
+    raw = store.record_at(int(ext["commitLogOffset"]))
+    assert raw is not None
+    copy = decode(raw)
+    assert room.end(copy, COMMIT, checked=True, producerGroup="PG_TRANSACTION") is not None
+    final = room.records("GoldenTx", 3)[before]
+    assert (final.body, final.prepared_offset) == (b"stays half", copy.physical_offset)
+    assert len(room.next_round(asked)) == open_ones - 1
+    room.close()
