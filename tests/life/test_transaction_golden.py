@@ -95,13 +95,13 @@ def test_pending_ones_are_taken_over(tmp_path: Path, name: str, open_ones: int) 
     asked = room.join("PG_TRANSACTION")
     requests = room.next_round(asked)
     assert [decode(request.body).body for request in requests] == [b"stays half"] * open_ones
-    before = len(room.records("GoldenTx", 3))
-    ext = requests[-1].ext
-    raw = store.record_at(int(ext["commitLogOffset"]))
+    raw = store.record_at(int(requests[-1].ext["commitLogOffset"]))
     assert raw is not None
     copy = decode(raw)
+    queue_id = int(copy.properties["REAL_QID"])
+    before = len(room.records("GoldenTx", queue_id))
     assert room.end(copy, COMMIT, checked=True, producerGroup="PG_TRANSACTION") is not None
-    final = room.records("GoldenTx", 3)[before]
+    final = room.records("GoldenTx", queue_id)[before]
     assert (final.body, final.prepared_offset) == (b"stays half", copy.physical_offset)
     assert len(room.next_round(asked)) == open_ones - 1
     room.close()
