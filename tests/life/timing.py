@@ -22,6 +22,10 @@ NOW = 1_700_000_000_000
 DAY_MS = 86_400_000
 
 
+OPEN: "list[Timing]" = []
+"""Rooms whose timer files are to be closed behind the test (conftest)."""
+
+
 class Timing(Room):
     """A store with a timer; `options` as those of the broker."""
 
@@ -42,6 +46,7 @@ class Timing(Room):
             self.loop, self.store, self.appender, self.journal, self.metrics, self.options, self.clock,
             Stats("DefaultCluster", now_ms), lambda: None,
         )  # fmt: skip
+        OPEN.append(self)
         self.listeners.append(self.service.news)
         for entry in self.journal.take():
             assert entry.kind == Kind.TIMER
@@ -69,8 +74,20 @@ class Timing(Room):
     def stop(self) -> None:
         self.service.stop()
         self.timers.run()
+        OPEN.remove(self)
         self.service.close()
         self.close()
+
+    def kill(self) -> None:
+        super().kill()
+        OPEN.remove(self)
+        self.release()
+
+    def release(self) -> None:
+        """Close the timer's files as the end of a process does."""
+        works = self.service._works
+        for part in (works.check, works.wheel, works.log):
+            part.close()
 
     def again(self, by_ms: int = 0, **options: Any) -> "Timing":  # noqa: ANN401
         """Opened once more, so much later."""
