@@ -183,10 +183,11 @@ def test_given_up_and_resumed(tmp_path: Path) -> None:
         assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_delay_counts_from_the_commit(broker: Broker) -> None:
+@pytest.mark.parametrize("delay", ["DELAY", "TIMER_DELAY_SEC"])
+def test_a_delay_counts_from_the_commit(broker: Broker, delay: str) -> None:
     with broker.connect() as client:
-        half = prepare(client, "Tx", b"later", DELAY="1")
-        time.sleep(0.3)
+        half = prepare(client, "Tx", b"later", **{delay: "1"})
+        time.sleep(1.2)
         assert end(client, half, COMMIT).code == 0
         assert whole(client, "Tx", 1) == []
         deadline = time.monotonic() + 10
