@@ -28,6 +28,7 @@ BITS_BYTES_MAX = 128
 OFFSETS_MAX = 128
 CHANGED = "not set any response code"
 """Apache's remark, a default that its handler leaves in place."""
+NOT_CHANGED = {"invisibleTime": "0", "popTime": "0", "reviveQid": "0"}
 
 
 class AcksHandler:
@@ -90,7 +91,7 @@ class AcksHandler:
         if receipt.is_ordered:
             visible_ms = self._acking.hide_in_order(group, topic, queue_id, offset, receipt, invisible_ms)
             if visible_ms is None:
-                return request.answer(remark=CHANGED)
+                return request.answer(remark=CHANGED, ext=NOT_CHANGED)
             return request.answer(
                 remark=CHANGED, ext=_changed(visible_ms - receipt.pop_ms, receipt.pop_ms, receipt)
             )
@@ -138,11 +139,11 @@ class AcksHandler:
         low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         offsets = [start + bit for bit in _bits(of["b"] if "b" in of else of.get("bitSet"))]
         offsets = [offset for offset in offsets if low <= offset <= high]
+        if not offsets or topic not in self._topics:
+            return None
         if revive_queue == ORDER_REVIVE_QUEUE:
             for offset in offsets:
                 self._acking.acknowledge_in_order(group, topic, queue_id, offset, pop_ms, invisible_ms)
-            return None
-        if not offsets or topic not in self._topics:
             return None
         acks = Acks(topic, group, queue_id, start, pop_ms, broker, tuple(offsets), alone=False)
         receipt = Receipt(start, pop_ms, invisible_ms, revive_queue, "", broker)

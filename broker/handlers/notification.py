@@ -69,7 +69,8 @@ class NotificationHandler:
         return request.answer(remark=REMARK, ext={"pollingNum": str(waiting)})
 
     def notify(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        return self._answer(request, peer, request.integer_or("bornTime", 0) or self._clock.now_ms(), False)
+        now_ms = self._clock.now_ms()
+        return self._answer(request, peer, min(request.integer_or("bornTime", 0) or now_ms, now_ms), False)
 
     def _answer(
         self, request: RemotingCommand, peer: Peer, born_ms: int, final: bool

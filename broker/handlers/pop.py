@@ -55,7 +55,7 @@ class PopRequest(NamedTuple):
             most=request.integer("maxMsgNums", 32),
             invisible_ms=request.integer("invisibleTime"),
             poll_ms=request.integer("pollTime"),
-            born_ms=request.integer_or("bornTime", 0) or now_ms,
+            born_ms=min(request.integer_or("bornTime", 0) or now_ms, now_ms),
             init_mode=request.integer("initMode", 32),
             expression=request.text_or("exp", ""),
             expression_type=request.text_or("expType", ""),
@@ -101,12 +101,12 @@ class PopHandler:
         popped = Popped(self._clock.now_ms(), self._revive_queue(pop))
         try:
             self._walk(pop, wanted, popped, group, topic)
-        except PutRefused as refused:
+        except (PutRefused, Refusal) as refused:
             if not popped.count:
                 raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"check point: {refused}") from None
             log.warning("a check point cannot be stored now: %s", refused)
         code = ResponseCode.SUCCESS if popped.count else self._held(request, peer, pop, final)
-        if popped.rest > 0 and popped.count:
+        if popped.rest > 0 and (popped.count or popped.passed):
             self._holds.wake_soon((pop.topic, pop.group, max(pop.queue_id, -1)))
         if code is None:
             return

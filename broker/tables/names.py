@@ -90,6 +90,11 @@ def topic_fault(topic: str) -> str | None:
     return None
 
 
+def own_topic_fault(topic: str) -> str | None:
+    """The same of a topic that the broker makes itself: retry topics of POP's second kind have a + in their name."""
+    return topic_fault(topic.replace("+", "_", 1) if topic.startswith(RETRY_PREFIX) else topic)
+
+
 def group_fault(group: str) -> str | None:
     """What is wrong with a group's name, in Apache's words; None if nothing is."""
     if not group.strip():

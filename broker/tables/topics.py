@@ -234,7 +234,7 @@ class TopicTable:
         self._note([config.name for config in configs])
 
     def _check(self, config: TopicConfig) -> None:
-        fault = names.topic_fault(config.name)
+        fault = names.own_topic_fault(config.name)
         if fault is not None:
             raise TopicRefused(fault)
         known = self._table.get(config.name)

@@ -43,7 +43,7 @@ class Acking:
     def acknowledge(self, acks: Acks, revive_queue: int, invisible_ms: int) -> Placed:
         """Stage it. PutRefused, Refusal."""
         visible_ms = acks.pop_ms + invisible_ms
-        self._check_queue(revive_queue)
+        self._check(revive_queue, visible_ms)
         message = acks.message(self._revive_topic, revive_queue, visible_ms, self._clock.now_ms())
         return self._appender.put(message)
 
@@ -78,7 +78,7 @@ class Acking:
 
         PutRefused, Refusal.
         """
-        self._check_queue(receipt.revive_queue)
+        self._check(receipt.revive_queue, receipt.pop_ms + receipt.invisible_ms)
         now = self._clock.now_ms()
         point = CheckPoint(
             topic, group, queue_id, offset, now, invisible_ms, [offset], receipt.broker, suspend=suspend
@@ -97,7 +97,11 @@ class Acking:
         self._orders.change_visible(topic, group, queue_id, offset, receipt.pop_ms, visible_ms)
         return visible_ms
 
-    def _check_queue(self, revive_queue: int) -> None:
+    def _check(self, revive_queue: int, visible_ms: int) -> None:
+        """A receipt of a client: does it name a revive queue, and a time that a pop can have given?"""
+        latest_ms = self._clock.now_ms() + self._config.options.timer_max_delay_s * 1000
+        if visible_ms > latest_ms:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"no message is hidden until {visible_ms}")
         count = self._config.options.revive_queues
         if not 0 <= revive_queue < count:
             remark = f"the revive queue must be 0 to {count - 1}, not {revive_queue}"

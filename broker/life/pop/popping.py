@@ -25,7 +25,6 @@ from firearrow.broker.tables.offsets import ConsumerOffsets
 
 WRONG_PLACE = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
 PASSED_OVER = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.OFFSET_FOUND_NULL, GetStatus.MESSAGE_WAS_REMOVING)
-EVERYTHING = Selection(None, None)
 _SIZE, _QUEUE_OFFSET = struct.Struct(">i"), struct.Struct(">q")
 QUEUE_OFFSET_AT = 20
 
@@ -45,12 +44,14 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class Popped:
-    """What was found so far. `last` is the youngest check point: the answer may go when it is stored."""
+    """What was found so far. `last` is the youngest check point: the answer may go when it is stored. `passed`: offsets
+    moved past messages that were not wanted."""
 
     pop_ms: int
     revive_queue: int
     count: int = 0
     rest: int = 0
+    passed: bool = False
     bodies: list[bytes] = field(default_factory=list)
     starts: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
@@ -94,13 +95,14 @@ class Popping:
             self._found(wanted, popped, topic, queue_id, start, got)
         elif got.status in PASSED_OVER and got.next_offset != start:
             self._offsets.commit(wanted.group, topic, queue_id, got.next_offset)
+            popped.passed = True
         popped.rest += max(got.max_offset - got.next_offset, 0)
 
     def revive_message(self, point: CheckPoint, revive_queue: int) -> Message:
         return point.message(self._revive_topic, revive_queue, self._clock.now_ms())
 
     def _read(self, wanted: Wanted, topic: str, queue_id: int, start: int, room: int) -> tuple[int, Got]:
-        tags, accept = wanted.selection if topic == wanted.topic else EVERYTHING
+        tags, accept = wanted.selection
         got = self._store.get(topic, queue_id, start, room, tags=tags, accept=accept)
         if got.status not in WRONG_PLACE:
             return start, got
@@ -166,7 +168,7 @@ class Popping:
         )  # fmt: skip
 
         def stored(well: bool) -> None:
-            if not well and self._offsets.committed(wanted.group, topic, queue_id) == got.next_offset:
+            if not well and self._offsets.committed(wanted.group, topic, queue_id) > start:
                 self._offsets.commit(wanted.group, topic, queue_id, start)
 
         placed = self._appender.put(self.revive_message(point, popped.revive_queue), then=stored)

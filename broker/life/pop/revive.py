@@ -9,11 +9,13 @@ between its messages a note in the journal: a kill revives none twice. Loop thre
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from firearrow._native.store.record import Record, decode
 from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
+from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.life.pop.checkpoints import (
@@ -41,6 +43,8 @@ SETTLED_AFTER_MS = 2000
 """All acknowledgements of a check point have come when the newest message was due so long after it."""
 QUIET_MS = 3000
 """In a queue without news the present is so far behind the newest message."""
+AGAIN_MS, AGAIN_MS_MAX = 10_000, 7_200_000
+"""A message that its retry topic does not take is tried again after twice its last time, within these bounds."""
 SLICE = 128
 INDEX_BITS = 8
 
@@ -193,7 +197,7 @@ class ReviveService:
                 break
             try:
                 last = self._revive(queue, point) or last
-            except PutRefused as refused:
+            except (PutRefused, Refusal) as refused:
                 log.warning("a message cannot be revived now: %s", refused)
                 break
             done.append(key)
@@ -215,18 +219,31 @@ class ReviveService:
             message = self._retried(point, offset)
             if message is None:
                 continue
-            try:
-                last = self._appender.put(message, hooks=False)
-            except PutRefused as refused:
-                if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
-                    raise
-                log.error("a message cannot be revived to %s, it is passed over: %s", message.topic, refused)
-                continue
+            last = self._put(queue, point, offset, message)
             point.acked |= 1 << index
             value = (point.revive_offset << INDEX_BITS) + index + 1
             self._journal.note(Kind.REVIVE, "", queue.number, value, last.end)
             self._stats.put(message.topic, 1, last.end - last.physical_offset)
         return last
+
+    def _put(self, queue: ReviveQueue, point: CheckPoint, offset: int, message: Message) -> Placed:
+        """In the retry topic; what that does not take gets another check point, and is tried again later.
+
+        PutRefused, Refusal: not now."""
+        try:
+            self._make_topic(message.topic, point.group)
+            return self._appender.put(message, hooks=False)
+        except (TopicRefused, PutRefused) as refused:
+            if isinstance(refused, PutRefused) and refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
+                raise
+            log.error(
+                "a message cannot be revived to %s, it is tried again later: %s", message.topic, refused
+            )
+        now, wait_ms = self._clock.now_ms(), min(2 * max(point.invisible_ms, AGAIN_MS), AGAIN_MS_MAX)
+        later = replace(
+            point, start_offset=offset, pop_ms=now, invisible_ms=wait_ms, offsets=[offset], acked=0
+        )
+        return self._appender.put(later.message(self._topic, queue.number, now))
 
     def _wanted(self, point: CheckPoint) -> bool:
         """Its topic and its group are still there."""
@@ -236,7 +253,7 @@ class ReviveService:
         )
 
     def _retried(self, point: CheckPoint, offset: int) -> Message | None:
-        """The message as it goes to the retry topic; None if it is gone, or its retry topic may not be made."""
+        """The message as it goes to the retry topic; None if it is gone."""
         entries = self._store.entries(point.topic, point.queue_id, offset, 1)
         record = self._store.record_at(entries[0].physical_offset) if entries else None
         if record is None:
@@ -244,11 +261,6 @@ class ReviveService:
         message = Message.of_record(decode(record, False))
         if not message.topic.startswith(names.RETRY_PREFIX):
             message.topic = retry_topic(message.topic, point.group, self._config.options.pop_retry_v2)
-        try:
-            self._make_topic(message.topic, point.group)
-        except TopicRefused as refused:
-            log.error("a retry topic cannot be made: %s", refused)
-            return None
         properties = message.properties
         if message.reconsume_times == 0 or Property.FIRST_POP_TIME not in properties:
             properties[Property.FIRST_POP_TIME] = str(point.pop_ms)
