@@ -22,7 +22,7 @@ QUEUES = {
     f"{kind}ThreadPoolQueue{what}": "0"
     for kind in ("send", "pull", "litePull", "query", "ack")
     for what in ("Size", "HeadWaitTimeMills")
-}
+} | {"EndTransactionQueueSize": "0"}
 """Requests that wait for a thread: none ever do, and tools print what is missing as null."""
 
 

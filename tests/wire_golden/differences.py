@@ -107,7 +107,7 @@ OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 UNRECORDED_GROUPS = frozenset(("CG_ADMIN2", "x"))
 RATES = ("consumeTps", "topicPutTps")
 MACHINERY = re.compile(
-    r".*ThreadPoolQueueCapacity$|EndTransactionQueueSize$|scheduleMessageOffset_|putLatency|.*EntireTimeMax$"
+    r".*ThreadPoolQueueCapacity$|scheduleMessageOffset_|putLatency|.*EntireTimeMax$"
     r"|putMessageDistributeTime$|dispatchMaxBuffer$|remainTransientStoreBufferNumbs$|commitLogDiskRatio_/"
 )
 """Keys of the runtime info for thread pools, for services that come later and for buffers that are not here."""
