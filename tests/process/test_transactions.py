@@ -341,3 +341,18 @@ class Flaky:
         for body in visible:
             assert self.tried[body] == COMMIT
         assert self.halves.keys() - self.tried.keys() <= self.asked.keys()
+
+
+def test_a_thousand_that_are_due_at_once_do_not_stall_others(broker: Broker) -> None:
+    with broker.connect() as client, broker.connect() as other:
+        for number in range(3000):
+            client.send_request(RequestCode.SEND_MESSAGE_V2, half_ext("Tx", f"K{number}"), b"x")
+        for _ in range(3000):
+            assert client.receive().code == 0
+        slowest, seen = 0.0, 0
+        while seen < 6000:
+            began = time.monotonic()
+            answer = other.ask(RequestCode.GET_MAX_OFFSET, {"topic": HALF, "queueId": "0"})
+            seen = int(answer.ext["offset"])
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 1
