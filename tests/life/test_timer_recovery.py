@@ -1,5 +1,7 @@
 """The timer after a stop, a kill, a power cut: nothing lost, nothing twice, at whatever moment it came."""
 
+import contextlib
+import os
 import random
 import shutil
 from collections import Counter
@@ -48,7 +50,7 @@ def test_a_slot_that_is_left_in_the_middle_is_gone_on_with(room: Timing, end: st
 def assert_all(room: Timing, expected: set[int]) -> None:
     for _ in range(2):
         room = room.again(1000)
-        room.timers.run(2000)
+        room.timers.run(20_000)
         assert sorted(room.found()) == sorted(expected)
         room.kill()
 
@@ -114,6 +116,34 @@ def test_files_of_another_shape_are_refused(room: Timing, name: str, data: bytes
     (room.folder / name).write_bytes(data)
     with pytest.raises(StartError, match="move it away"):
         room.again()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("writes", range(68))
+def test_a_kill_between_any_two_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    room = Timing(tmp_path, timer_roll_slots=4)
+    room.put(TIMER, b"0", TIMER_OUT_MS="5", REAL_TOPIC="T", REAL_QID="0")
+    messages = [room.send(b"%d" % number, 1500 + 700 * (number % 8)) for number in range(1, 300)]
+    for number in (11, 29, 203):
+        room.recall(messages[number - 1])
+    room.turn.end()
+    left, pwrite = writes, os.pwrite
+
+    def killing(fd: int, data: bytes, place: int) -> int:
+        nonlocal left
+        if left == 0:
+            raise Killed
+        left -= 1
+        return pwrite(fd, data, place)
+
+    with monkeypatch.context() as patch, contextlib.suppress(Killed):
+        patch.setattr(os, "pwrite", killing)
+        room.timers.run(20_000)
+    room.kill()
+    assert_all(room, set(range(300)) - {11, 29, 203})
 
 
 @pytest.fixture
