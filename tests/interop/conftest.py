@@ -1,6 +1,6 @@
 """One broker and one process of each client for the whole run; a test takes a topic of its own from `topics`.
 
-`--peer=apache` runs the same tests against Apache's broker. Without the tools the part is skipped in one line, which
+`--against apache` runs the same tests against Apache's broker. Without the tools the part is skipped in one line, which
 `FIREARROW_INTEROP=required` turns into a failure.
 """
 
@@ -29,7 +29,7 @@ MARKS_AT_ONCE = {"transactionOpBatchInterval": "100"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--peer", choices=("firearrow", "apache"), default="firearrow", help="broker of the interop tests"
+        "--against", choices=("firearrow", "apache"), default="firearrow", help="broker of the interop tests"
     )
 
 
@@ -77,7 +77,7 @@ def need(prepare: Callable[[], object]) -> None:
 def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     store = tmp_path_factory.mktemp("interop") / "store"
     settings = {"autoCreateTopicEnable": "true", "brokerName": BROKER} | LIFE
-    if request.config.getoption("--peer", "firearrow") == "apache":
+    if request.config.getoption("--against", "firearrow") == "apache":
         need(lambda: java_class_path("client5"))
         with Apache(store, settings | MARKS_AT_ONCE) as apache:
             yield apache

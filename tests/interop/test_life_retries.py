@@ -9,9 +9,13 @@ from contextlib import suppress
 
 import pytest
 
+from firearrow._native.wire.codes import RequestCode
 from tests.interop.conftest import Drivers
 from tests.interop.driver import Driver, Event, Failed
 from tests.interop.messages import hexed, pull_all
+from tests.interop.peers import Peer, address
+from tests.process import Connection
+from tests.process.requests import topic_ext
 
 pytestmark = pytest.mark.interop
 
@@ -121,3 +125,25 @@ def test_in_order_the_queue_waits_for_who_failed(client: Driver, name: str) -> N
     assert seen == [bodies[0]] * 4 + [bodies[1]] * 3 + [bodies[2]]
     assert dead["body"] == bodies[0]
     assert dead["properties"]["RETRY_TOPIC"] == name
+
+
+@pytest.mark.parametrize("language", ["go"])
+def test_another_language_delays_and_retries(drivers: Drivers, peer: Peer, name: str, language: str) -> None:
+    """The Go client looks for the retry topic when it starts and then after 30 s, so the topic is made before."""
+    with Connection(address(peer.address)) as connection:
+        for topic, queues in ((name, 4), (f"%RETRY%{name}", 1)):
+            made = connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, queues))
+            assert made.code == 0, made.remark
+    client, [later, fails] = drivers(language), hexed("later", "fails")
+    client.ask("consume", name=name, group=name, topic=name, maxReconsumeTimes=3)
+    client.ask("send", group=f"{name}-p", topic=name, tags="t", delayLevel=2, body=later)
+    client.ask("send", group=f"{name}-p", topic=name, tags="t", body=fails, **{"property.failures": 2})
+    client.await_bodies([name], [later, *[fails] * 3])
+    client.ask("stop", name=name)
+    [delayed] = takings(client, name, later)
+    assert delayed["at"] - delayed["bornTimestamp"] >= 1900
+    assert delayed["properties"]["DELAY"] == "2"
+    retried = takings(client, name, fails)
+    assert [event["reconsumeTimes"] for event in retried] == [0, 1, 2]
+    assert {event["tags"] for event in retried} == {"t"}
+    assert retried[2]["at"] - retried[0]["at"] >= 1900

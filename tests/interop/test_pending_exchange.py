@@ -89,9 +89,12 @@ def checks(client: Driver) -> list[Event]:
 
 
 @pytest.mark.parametrize(
-    ("writer", "reader"), [(FireArrow, Apache), (Apache, FireArrow)], ids=["ours", "theirs"]
+    ("writer", "reader", "stops"),
+    [(FireArrow, Apache, True), (Apache, FireArrow, True), (Apache, FireArrow, False)],
+    ids=["ours", "theirs", "theirs killed"],
 )
-def test_pending_work_changes_hands(writer: Open, reader: Open, tmp_path: Path) -> None:
+def test_pending_work_changes_hands(writer: Open, reader: Open, stops: bool, tmp_path: Path) -> None:
+    """Ours killed is no case: what our journal knows, Apache's broker does not, and repeats."""
     need(lambda: java_class_path("client5"))
     store = tmp_path / "store"
     with writer(store, SETTINGS | (MARKS_AT_ONCE if writer is Apache else {})) as peer:
@@ -101,7 +104,8 @@ def test_pending_work_changes_hands(writer: Open, reader: Open, tmp_path: Path) 
         ):
             leave_work(client, connection)
             time.sleep(1)  # Apache's broker writes half messages' marks and offsets a little later
-        peer.stop()
+        if stops:
+            peer.stop()
     with (
         reader(store, SETTINGS | (MARKS_AT_ONCE if reader is Apache else {})) as peer,
         Driver("java5", peer.name_server, tmp_path / "reader") as client,

@@ -59,6 +59,9 @@ func options(parameters url.Values) ([]consumer.Option, error) {
 	if parameters.Has("timestamp") {
 		chosen = append(chosen, consumer.WithConsumeTimestamp(parameters.Get("timestamp")))
 	}
+	if times, err := strconv.Atoi(parameters.Get("maxReconsumeTimes")); err == nil {
+		chosen = append(chosen, consumer.WithMaxReconsumeTimes(int32(times)))
+	}
 	return chosen, nil
 }
 
@@ -80,13 +83,19 @@ func (c *consumers) consume(parameters url.Values) error {
 	if err != nil {
 		return err
 	}
+	// Told, then failed until it was consumed as often again as its own property `failures` says.
 	tell := func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		result := consumer.ConsumeSuccess
 		for _, message := range messages {
 			told := describe(message)
 			told["consumer"] = name
+			told["at"] = time.Now().UnixMilli()
 			emit(told)
+			if failures, err := strconv.Atoi(message.GetProperty("failures")); err == nil && int(message.ReconsumeTimes) < failures {
+				result = consumer.ConsumeRetryLater
+			}
 		}
-		return consumer.ConsumeSuccess, nil
+		return result, nil
 	}
 	if err := created.Subscribe(parameters.Get("topic"), selector(parameters), tell); err != nil {
 		return err
@@ -172,7 +181,7 @@ func describe(message *primitive.MessageExt) event {
 	return event{"event": "message", "topic": message.Topic, "queueId": message.Queue.QueueId,
 		"queueOffset": message.QueueOffset, "msgId": message.MsgId, "offsetMsgId": message.OffsetMsgId,
 		"commitLogOffset": message.CommitLogOffset, "storeSize": message.StoreSize, "tags": message.GetTags(),
-		"keys": message.GetKeys(), "flag": message.Flag, "bornTimestamp": message.BornTimestamp,
+		"keys": message.GetKeys(), "flag": message.Flag, "reconsumeTimes": message.ReconsumeTimes, "bornTimestamp": message.BornTimestamp,
 		"storeTimestamp": message.StoreTimestamp, "properties": message.GetProperties(),
 		"body": hex.EncodeToString(message.Body)}
 }

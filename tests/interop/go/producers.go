@@ -77,6 +77,9 @@ func messages(parameters url.Values) ([]*primitive.Message, error) {
 		}
 		flag, _ := strconv.Atoi(parameters.Get("flag"))
 		message.Flag = int32(flag)
+		if level, err := strconv.Atoi(parameters.Get("delayLevel")); err == nil {
+			message.WithDelayTimeLevel(level)
+		}
 		if queue, err := strconv.Atoi(parameters.Get("queue")); err == nil {
 			message.Queue = &primitive.MessageQueue{Topic: message.Topic, QueueId: queue}
 		}
