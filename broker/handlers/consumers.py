@@ -67,7 +67,8 @@ class ConsumersHandler:
 
     def groups_of_topic(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         topic = request.text("topic")
-        groups = dict.fromkeys([*self._clients.groups_subscribed(topic), *self._offsets.groups_of(topic)])
+        committed = (group for group in self._offsets.groups_of(topic) if "@" not in group)  # no broadcasters
+        groups = dict.fromkeys([*self._clients.groups_subscribed(topic), *committed])
         return request.answer(body=orjson.dumps({"groupList": list(groups)}))
 
     def topics_of_group(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:

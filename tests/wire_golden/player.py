@@ -17,6 +17,7 @@ from tests.wire_golden.translation import Translation
 
 Address = tuple[str, int]
 CHECK_TRANSACTION_STATE = 39
+POP_MESSAGE, POLLING_TIMEOUT = 200050, 210
 PULLS = (11, 361)
 RELAYED = (307, 309, 324, 325)
 HELD_MS = 300
@@ -34,7 +35,7 @@ SETTINGS = (100, 102)
 NO_SUCH_CODE = 29_999
 """Its refusal shows that everything before it on the connection was handled."""
 
-PATIENCE_S = 3.0
+PATIENCE_S, ANSWER_S = 3.0, 10.0
 DELIVERY_S = 8.0
 GET_MAX_OFFSET = 30
 
@@ -57,12 +58,12 @@ class Line:
         self.closed = False
 
     def answer(self, opaque: int) -> RemotingCommand | None:
-        self._read_until(lambda: opaque in self.answers)
+        self._read_until(lambda: opaque in self.answers, ANSWER_S)
         return self.answers.pop(opaque, None)
 
     def asked(self, code: int) -> RemotingCommand | None:
         requests = self.connection.requests
-        self._read_until(lambda: any(one.code == code for one in requests))
+        self._read_until(lambda: any(one.code == code for one in requests), PATIENCE_S)
         for n, one in enumerate(requests):
             if one.code == code:
                 return requests.pop(n)
@@ -74,8 +75,8 @@ class Line:
         self.connection.send_raw(probe.encode())
         assert self.answer(-1) is not None
 
-    def _read_until(self, found: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+    def _read_until(self, found: Callable[[], bool], within_s: float) -> None:
+        deadline = time.monotonic() + within_s
         while not self.closed and not found() and time.monotonic() < deadline:
             self.connection.socket.settimeout(max(deadline - time.monotonic(), 0.001))
             try:
@@ -148,6 +149,8 @@ class Player:
             request.ext["suspendTimeoutMillis"] = str(
                 NOT_FOUND_MS if answer.command.code == 19 else OTHERWISE_MS
             )
+        if answer is not None and (request.code, answer.command.code) == (POP_MESSAGE, POLLING_TIMEOUT):
+            request.ext["pollTime"] = str(OTHERWISE_MS)
         if request.code in SETTINGS and event.line["peer"] == "namesrv":
             with Connection(self.lone) as lone:
                 lone.answer_to(self._sent(lone, request))
@@ -181,7 +184,7 @@ class Player:
                 time.sleep(0.02)
 
     def _waits(self, event: Event, answer: Event) -> bool:
-        if event.command.code in PULLS:
+        if event.command.code in (*PULLS, POP_MESSAGE):
             return bool(answer.line["ts"] - event.line["ts"] > HELD_MS)
         return event.command.code in RELAYED
 

@@ -72,7 +72,7 @@ def replayed() -> Replay:
         lone, address = _name_server(folder)
         try:
             recorded = events()
-            translation = Translation(recorded, broker.address[1], broker.name_server[1])
+            translation = Translation(broker.address[1], broker.name_server[1])
             player = Player(recorded, broker, address, translation)
             compare = Comparison(translation)
             exchanges = [

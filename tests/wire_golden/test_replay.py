@@ -23,7 +23,7 @@ WRONG_CODE, OF_A_KIND, KINDS = 2, 3, 100
 
 CUT_SHORT = ("consumer-push-sql-wrong", "mqadmin-brokerStatus")
 """The client went away before its heartbeat was answered; the README of the recording tells of the other."""
-REFUSALS = (1, 3, 17)
+REFUSALS = (1, 3, 17, 24)
 SURPLUS = 13
 
 

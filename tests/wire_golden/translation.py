@@ -1,7 +1,6 @@
-"""What a recorded frame names and ours names otherwise: ports, physical offsets, message ids, moments, queue offsets.
+"""What a recorded frame names and ours names otherwise: ports, physical offsets, message ids, moments.
 
-Learns from every send that both sides took. Queue offsets are told by counting: a message that Apache holds and we
-refused (or that only Apache's own services write) leaves a gap, and everything above it stands lower here.
+Learns from every send that both sides took, and from every record that both showed.
 """
 
 import gzip
@@ -14,6 +13,7 @@ from collections.abc import Iterable
 from firearrow._native.wire.command import RemotingCommand
 from tests.golden import GOLDEN
 from tests.wire_golden.conversation import Event
+from tests.wire_golden.pops import Pops
 
 THEIR_BROKER, THEIR_NAME_SERVER = 20911, 19876
 SENDS = {10: ("topic", "queueId"), 310: ("b", "e"), 320: ("b", "e"), 325: ("b", "e")}
@@ -51,18 +51,17 @@ Place = tuple[Queue, int]
 class Translation:
     """`theirs` is a recorded value, the result is ours."""
 
-    def __init__(self, events: Iterable[Event], broker_port: int, name_server_port: int) -> None:
+    def __init__(self, broker_port: int, name_server_port: int) -> None:
         self._broker_port = broker_port
         self._name_server_port = name_server_port
         self._physical: dict[int, int] = {}
         self._halves: dict[int, int] = {}
         self._handles: dict[str, str] = {}
+        self.pops = Pops()
         self._moments: list[tuple[int, int]] = []
         held, by_key = _manifest()
         self._finals = {key: place for (topic, key), place in by_key.items() if topic in DELIVERED}
-        missing = _not_sent(events, held, by_key)
-        self._gaps = {queue: gaps for queue, gaps in missing.items() if queue[0] not in DELIVERED}
-        self._served = missing.keys() - self._gaps.keys()
+        self._served = {queue for queue, _ in held if queue[0] in DELIVERED}
 
     def text(self, theirs: str) -> str:
         """Addresses and message ids."""
@@ -75,15 +74,6 @@ class Translation:
 
     def physical(self, theirs: int) -> int:
         return self._physical.get(theirs, theirs)
-
-    def is_gap(self, queue: Queue, theirs: int) -> bool:
-        return theirs in self._gaps.get(queue, ())
-
-    def has_gaps(self, queue: Queue) -> bool:
-        return queue in self._gaps
-
-    def queue_offset(self, queue: Queue, theirs: int) -> int:
-        return theirs - bisect_left(self._gaps.get(queue, []), theirs)
 
     def standing(self, request: RemotingCommand, answer: RemotingCommand | None) -> Place | None:
         """The queue that a pull, a send or a commit went to, if a service delivers to it, and how many messages it
@@ -105,7 +95,7 @@ class Translation:
             queue, standing = (request.ext["topic"], int(request.ext["queueId"])), 1
         else:
             return None
-        return (queue, self.queue_offset(queue, standing)) if queue in self._served else None
+        return (queue, standing) if queue in self._served else None
 
     def moment(self, theirs_ms: int) -> int:
         """When we played what was recorded at that time; long before and after, the distance is kept."""
@@ -134,11 +124,7 @@ class Translation:
             ext[field] = DELIVER_MS.sub(
                 lambda found: self._from_now(event, int(found[0])), _properties(request)
             )
-        if "topic" in ext and "queueId" in ext:
-            queue = ext["topic"], int(ext["queueId"])
-            for field in OFFSET_FIELDS:
-                if int(ext.get(field, -1)) >= 0 and request.code != 10:
-                    ext[field] = str(self.queue_offset(queue, int(ext[field])))
+        self.pops.ask(request, None if event.partner is None else event.partner.command)
         if "msgId" in ext:
             ext["msgId"] = self.text(ext["msgId"])
         return request
@@ -152,6 +138,7 @@ class Translation:
         self._moments.append((int(event.line["ts"]), time.time_ns() // 1_000_000))
 
     def learn(self, request: Event, answer: Event, ours: RemotingCommand | None) -> None:
+        self.pops.learn(answer.command, ours)
         if request.command.code in SENDS and ours is not None and "msgId" in ours.ext:
             theirs = MESSAGE_ID.findall(answer.command.ext.get("msgId", ""))
             self.learn_places(zip([int(one, 16) for one in theirs], ids(ours.ext["msgId"]), strict=True))
@@ -173,36 +160,6 @@ class Translation:
 def ids(text: str) -> list[int]:
     """The physical offsets in a list of message ids."""
     return [int(one[-16:], 16) for one in text.split(",")]
-
-
-def _not_sent(
-    events: Iterable[Event], held: set[Place], by_key: dict[tuple[str, str], Place]
-) -> dict[Queue, list[int]]:
-    """What Apache held at the end and no client sent as a plain message: its services did, or we refuse it."""
-    plain = {place for event in events for place in _plain(event, by_key)}
-    missing: dict[Queue, list[int]] = {}
-    for queue, queue_offset in sorted(held - plain):
-        missing.setdefault(queue, []).append(queue_offset)
-    return missing
-
-
-def _plain(event: Event, by_key: dict[tuple[str, str], Place]) -> list[Place]:
-    """The places of the messages of a send; none when it is refused here."""
-    request, fields = event.command, SENDS.get(event.command.code)
-    if not event.to_server or fields is None or event.is_answer:
-        return []
-    if LATER.search(_properties(request)):
-        return []
-    if event.partner is None:
-        key = UNIQUE_KEY.search(_properties(request))
-        sent = request.ext[fields[0]], key[1] if key else ""
-        return [by_key[sent]] if sent in by_key else []
-    answer = event.partner.command
-    if answer.code:
-        return []
-    queue = request.ext[fields[0]], int(answer.ext["queueId"])
-    first, count = int(answer.ext["queueOffset"]), len(answer.ext["msgId"].split(","))
-    return [(queue, first + n) for n in range(count)]
 
 
 def _properties(send: RemotingCommand) -> str:
