@@ -94,7 +94,8 @@ def checks(client: Driver) -> list[Event]:
     ids=["ours", "theirs", "theirs killed"],
 )
 def test_pending_work_changes_hands(writer: Open, reader: Open, stops: bool, tmp_path: Path) -> None:
-    """Ours killed is no case: what our journal knows, Apache's broker does not, and repeats."""
+    """Ours killed is no case: what our journal knows, Apache's broker does not, and repeats. Apache's killed has
+    lost the pop offsets of its last five seconds, so that what was acknowledged may come again."""
     need(lambda: java_class_path("client5"))
     store = tmp_path / "store"
     with writer(store, SETTINGS | (MARKS_AT_ONCE if writer is Apache else {})) as peer:
@@ -121,7 +122,9 @@ def test_pending_work_changes_hands(writer: Open, reader: Open, stops: bool, tmp
         client.await_bodies(["back"], hexed("sent back"))
         far = {event["body"] for event in pull_all(client, "SCHEDULE_TOPIC_XXXX", FAR_QUEUE)}
         peer.stop()
-    assert sorted(again) == sorted(numbered("taken", 10)[3:])
+    left = numbered("taken", 10)[3:]
+    assert set(left) <= set(again)
+    assert sorted(again) == sorted(left) or not stops
     assert {check["body"] for check in checks(client)} == set(hexed("to be committed", "to be rolled back"))
     assert sorted(got) == sorted(wanted + hexed(*(f"last {queue}" for queue in range(4))))
     assert far == set(numbered("far", 3))
