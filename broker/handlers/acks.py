@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-from typing import Any
 
 from firearrow._native.store.store import MessageStore, Placed, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -63,7 +62,7 @@ class AcksHandler:
         return self._when_stored(request, peer, request.answer(), self._put(acks, receipt))
 
     def acknowledge_batch(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        of = reading.members(_parsed(request.body), "body") if request.body else {}
+        of = _parsed(request.body) if request.body else {}
         entries = reading.items(of.get("acks"), "acks")
         if not entries:
             raise Refusal(ResponseCode.NO_MESSAGE, "the body names no messages")
@@ -172,9 +171,9 @@ def _changed(invisible_ms: int, pop_ms: int, receipt: Receipt) -> dict[str, str]
     }
 
 
-def _parsed(body: bytes) -> Any:  # noqa: ANN401
+def _parsed(body: bytes) -> reading.Members:
     try:
-        return loads(body)
+        return reading.members_or_none(loads(body), "body")
     except ValueError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
 

@@ -1,13 +1,14 @@
 """END_TRANSACTION (37), RESUME_CHECK_HALF_MESSAGE (323). Loop thread."""
 
-from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import TRANSACTION_BITS, TRANSACTION_COMMIT
 from firearrow.broker.life.transactions.ending import Decision
 from firearrow.broker.life.transactions.service import TransactionService
 from firearrow.broker.peer import Peer, Routes
 
-TRANSACTION_ROLLBACK = TRANSACTION_BITS
+UNKNOWN, TRANSACTION_ROLLBACK = 0, TRANSACTION_BITS
 
 
 class TransactionsHandler:
@@ -21,8 +22,11 @@ class TransactionsHandler:
         }
 
     def end_transaction(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        """`unknown` is never answered: the producer is asked later."""
+        """`unknown` changes nothing: the producer is asked later."""
         what = request.integer("commitOrRollback", 32)
+        if what not in (UNKNOWN, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            remark = f"commitOrRollback must be 0, 8 or 12, not {what}"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         request.text("msgId")
         decision = Decision(
             request.text("producerGroup"),
@@ -31,8 +35,8 @@ class TransactionsHandler:
             what == TRANSACTION_COMMIT,
             request.boolean_or("fromTransactionCheck", False),
         )
-        if what not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
-            return None
+        if what == UNKNOWN:
+            return request.answer()
         answer = None if request.is_oneway else request.answer()
         return None if self._transactions.end(decision, peer, answer) else answer
 

@@ -82,6 +82,8 @@ NEVER_SERVED = (2003, 2004)
 ROCKSDB_TOPICS = frozenset(("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"))
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 UNRECORDED_GROUPS = frozenset(("CG_ADMIN2", "x"))
+OWN_READERS = ("CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_REVIVE_GROUP")
+"""Services that read their own queues; only Apache counts what they read."""
 RATES = ("consumeTps", "topicPutTps")
 MACHINERY = re.compile(
     r".*ThreadPoolQueueCapacity$|scheduleMessageOffset_|putLatency|.*EntireTimeMax$"
@@ -201,6 +203,9 @@ def _statistics(d: Difference, _: Translation) -> bool:
     """Rates, counts and loads differ; only what tells of machinery that is not here may be missing."""
     if d.leaf in RATES:
         return d.ours is not ABSENT
+    if d.asked == 315 and d.path == ("code",):
+        group = d.exchange.request.command.ext["statsKey"].partition("@")[2] if d.exchange.request else ""
+        return d.ours[0] == 1 and group in OWN_READERS
     if d.asked == 315:
         return d.path[0] == "body" and d.leaf in ("avgpt", "sum", "tps") and d.ours is not ABSENT
     if d.asked != 28 or d.path[:2] != ("body", "table"):
