@@ -162,6 +162,8 @@ class ReviveService:
             if record is not None:
                 self._take(queue, decode(record, False), queue.at)
             queue.at += 1
+        if entries:
+            self._stats.got(GROUP, self._topic, len(entries), sum(entry.size for entry in entries))
         return len(entries) == SLICE
 
     def _take(self, queue: ReviveQueue, record: Record, place: int) -> None:
