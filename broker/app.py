@@ -21,9 +21,11 @@ from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.durable import durable
 from firearrow.broker.errors import StartError
 from firearrow.broker.filters.selection import Filters
+from firearrow.broker.handlers.alone import AloneHandler
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.cleaning import CleaningHandler
 from firearrow.broker.handlers.clients import ClientsHandler
+from firearrow.broker.handlers.coldreads import ColdReadsHandler
 from firearrow.broker.handlers.consumers import ConsumersHandler
 from firearrow.broker.handlers.groups import GroupsHandler
 from firearrow.broker.handlers.inspection import InspectionHandler
@@ -184,6 +186,8 @@ class App:
             AssignmentHandler(state.modes, topics, groups, clients, config, self._routing.queues),
             ProgressHandler(store, topics, groups, offsets, clients, config, clock, stats),
             InspectionHandler(store, config, stats, clock, self._living.timer_info),
+            ColdReadsHandler(),
+            AloneHandler(config),
         )
         return [*(handler.routes() for handler in handlers), *self._living.routes()]
 

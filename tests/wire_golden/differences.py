@@ -78,7 +78,6 @@ OFFSETS = frozenset(
 )
 CLIENT_PORT = re.compile(r"127\.0\.0\.1:\d+")
 IDS = ("transactionId", "UNIQ_KEY")
-NEVER_SERVED = (2003, 2004)
 ROCKSDB_TOPICS = frozenset(("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"))
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 UNRECORDED_GROUPS = frozenset(("CG_ADMIN2", "x"))
@@ -86,7 +85,7 @@ OWN_READERS = ("CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_REVIVE_GROUP")
 """Services that read their own queues; only Apache counts what they read."""
 RATES = ("consumeTps", "topicPutTps")
 MACHINERY = re.compile(
-    r".*ThreadPoolQueueCapacity$|scheduleMessageOffset_|putLatency|.*EntireTimeMax$"
+    r".*ThreadPoolQueueCapacity$|putLatency|.*EntireTimeMax$"
     r"|putMessageDistributeTime$|dispatchMaxBuffer$|remainTransientStoreBufferNumbs$|commitLogDiskRatio_/"
 )
 """Keys of the runtime info for thread pools, for services that come later and for buffers that are not here."""
@@ -227,14 +226,6 @@ def _unrecorded(d: Difference, _: Translation) -> bool:
 # ---- what is not here ----
 
 
-def _never_served(d: Difference, _: Translation) -> bool:
-    """A refusal that says so."""
-    if d.path not in (("code",), ("remark",)) or d.asked not in NEVER_SERVED:
-        return False
-    code, remark = d.ours if d.path == ("code",) else (d.exchange.theirs.command.code, d.ours)
-    return bool((code, remark) == (3, f" request type {d.asked} not supported"))
-
-
 def _rocksdb(d: Difference, _: Translation) -> bool:
     """Two topics that Apache makes for a store that we do not have, and what is counted of them."""
     if d.path == ("code",):
@@ -277,6 +268,5 @@ RULES: dict[str, Rule] = {
     "pull offsets of 317": _pull_offsets,
     "not recorded": _unrecorded,
     "the walk of a pop": _walk,
-    "cold data and read-ahead": _never_served,
     "topics of RocksDB": _rocksdb,
 }

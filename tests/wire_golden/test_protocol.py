@@ -1,5 +1,5 @@
-"""PROTOCOL.md lists every request code of Apache's: those that the process serves, those that it asks, and those that it
-refuses, with the code of the answer.
+"""PROTOCOL.md lists every request code of Apache's: those that the process serves, those that it asks its clients, and
+those that it refuses, with the code of the answer.
 """
 
 import re
@@ -13,7 +13,11 @@ from tests.process.running import Broker
 
 PROTOCOL = Path(__file__).resolve().parents[2] / "PROTOCOL.md"
 NAMED = re.compile(r"\b([A-Z][A-Z_0-9]+) (\d+)\b")
-BROKER, NAME_SERVER, ASKED = "Served by the broker", "Served by the name server", "The broker asks its clients"
+BROKER, NAME_SERVER, ASKED = (
+    "Served by the broker",
+    "Served by the name server",
+    "The broker asks its clients",
+)
 REFUSED = "Refused. Every code"
 
 
