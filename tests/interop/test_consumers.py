@@ -123,7 +123,9 @@ def from_disk(peer: Peer, percent: int) -> None:
 @pytest.fixture
 def on_disk(peer: Peer) -> Iterator[None]:
     if peer.kind == "apache":
-        pytest.skip("Apache 5.5.0 asks the kernel what is in memory, where the JVM lets it, and else takes all for it")
+        pytest.skip(
+            "Apache 5.5.0 asks the kernel what is in memory, where the JVM lets it, and else takes all for it"
+        )
     from_disk(peer, 0)
     yield
     from_disk(peer, 40)
