@@ -151,8 +151,8 @@ class Living:
         self._timing.close()
 
     def timer_info(self) -> dict[str, str]:
-        """What the runtime info says of the timer."""
-        return self._timing.info()
+        """What the runtime info says of timers and delays."""
+        return self._timing.info() | self._delays.info()
 
     def news(self, queues: set[tuple[str, int]]) -> None:
         """These queues have messages that readers could not see before."""

@@ -86,6 +86,16 @@ class DelayService:
                 if level.timer is None:
                     self._run(level)
 
+    def info(self) -> dict[str, str]:
+        """For the runtime info: of each level that was used, the next offset and the end of its queue."""
+        return {
+            f"scheduleMessageOffset_{level.number}": (
+                f"{level.offset},{self._store.max_offset(names.SCHEDULE_TOPIC, level.number - 1)}"
+            )
+            for level in self._levels
+            if self._offsets.knows(level.number)
+        }
+
     def _run(self, level: Level) -> None:
         """Put a slice of what is due; sleep until the next is."""
         _disarm(level)
@@ -147,7 +157,7 @@ class DelayService:
         self._appender.follow(last.end, stored)
 
     def _move(self, level: Level, offset: int) -> None:
-        if offset != level.offset or self._offsets.get(level.number) != offset:
+        if offset != level.offset or not self._offsets.knows(level.number):
             level.offset = offset
             self._offsets.set(level.number, offset)
 

@@ -28,6 +28,9 @@ class DelayOffsets:
     def get(self, level: int) -> int:
         return self._table.get(level, 0)
 
+    def knows(self, level: int) -> bool:
+        return level in self._table
+
     def set(self, level: int, queue_offset: int) -> None:
         self._table[level] = queue_offset
         self._moves += 1
