@@ -39,7 +39,7 @@ class Driver:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*_command(name, home), name_server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                text=True, env=os.environ | {"HOME": str(home)},
+                text=True, cwd=home, env=os.environ | {"HOME": str(home)},
             )  # fmt: skip
         self.events: list[Event] = []
         self._news = threading.Condition()
