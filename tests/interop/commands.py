@@ -86,7 +86,9 @@ COMMANDS = (
     Command("deleteExpiredCommitLog -b {b}", r"success"),
     Command("cleanUnusedTopic -b {b}", r"success"),
     Command("statsAll -t {t}", r"{t} +{g} +0"),
-    Command("allocateMQ -t {t} -i 10.0.0.1,10.0.0.2", r'"10.0.0.2":\[."brokerName":"broker-a","queueId":[01]'),
+    Command(
+        "allocateMQ -t {t} -i 10.0.0.1,10.0.0.2", r'"10.0.0.2":\[."brokerName":"broker-a","queueId":[01]'
+    ),
     Command("checkMsgSendRT -t {t} -a 3 -s 10", r"broker-a +1 +true"),
     Command("updateNamesrvConfig -k orderMessageEnable -v false", r"update name server config success"),
     Command("getNamesrvConfig", r"orderMessageEnable += +false"),
