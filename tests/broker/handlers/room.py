@@ -108,9 +108,7 @@ class Room:
         self.table = ClientTable(self.clock)
         self.locks = RebalanceLocks(self.clock)
         filters = Filters(self.config, self.table.subscription)
-        self.clients = ClientsHandler(
-            self.table, self.groups, self.topics, filters, self.config, self.clock
-        )
+        self.clients = ClientsHandler(self.table, self.groups, self.topics, filters, self.config, self.clock)
         self.serve(
             self.clients,
             OffsetsHandler(self.offsets, self.topics, self.groups, store, self.config, keep=lambda: None),
