@@ -168,10 +168,18 @@ def test_a_rollback_is_never_visible(room: Transacting) -> None:
     assert room.marks() == [b"0,"]
 
 
-@pytest.mark.parametrize("what", [UNKNOWN, 4, 1, -8])
-def test_unknown_is_not_answered(room: Transacting, what: int) -> None:
+def test_unknown_changes_nothing(room: Transacting) -> None:
+    answer = room.end(room.prepare(), UNKNOWN)
+    assert answer is not None
+    assert answer.code == 0
+    assert (room.bodies("T", 1), room.marks()) == ([], [])
+
+
+@pytest.mark.parametrize("what", [4, 1, -8])
+def test_what_is_no_decision_is_refused(room: Transacting, what: int) -> None:
     half = room.prepare()
-    assert room.end(half, what) is None
+    with pytest.raises(Refusal, match="commitOrRollback"):
+        room.end(half, what)
     assert (room.bodies("T", 1), room.marks()) == ([], [])
 
 
