@@ -2,7 +2,6 @@ from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.keyindex import KeyIndex
 
 def is_file_name(name: bytes) -> bool: ...
-
 def multi_names(names: bytes, entries: bytes) -> list[tuple[bytes, int]]: ...
 
 class Dispatch:

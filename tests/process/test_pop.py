@@ -57,8 +57,8 @@ def receipt(answer: RemotingCommand, record: Record) -> str:
         return record.properties["POP_CK"]
     starts = {tuple(one.split()[:2]): one.split()[2] for one in answer.ext["startOffsetInfo"].split(";")}
     start = starts["0", str(record.queue_id)]
-    ext = answer.ext
-    return f"{start} {ext['popTime']} {ext['invisibleTime']} {ext['reviveQid']} 0 b {record.queue_id} {record.queue_offset}"
+    words = [start, *(answer.ext[name] for name in ("popTime", "invisibleTime", "reviveQid")), "0", "b"]
+    return " ".join([*words, str(record.queue_id), str(record.queue_offset)])
 
 
 def ack_ext(answer: RemotingCommand, record: Record) -> dict[str, str]:
