@@ -15,8 +15,8 @@ from tests.interop.peers import Apache, FireArrow, address
 from tests.interop.workshop import java_class_path
 from tests.process import Connection
 from tests.process.requests import send_ext, topic_ext
+from tests.process.stored import wait_for
 from tests.process.test_assignment import assigned, join
-from tests.process.test_delays import wait_for
 
 pytestmark = pytest.mark.interop
 

@@ -15,7 +15,7 @@ from tests.process import test_pop as pops
 from tests.process import test_transactions as transactions
 from tests.process.connection import Connection
 from tests.process.requests import pull, send, send_ext
-from tests.process.test_delays import whole
+from tests.process.stored import whole
 from tests.process.test_send_back import RETRY, back, place
 
 PAUSE_S = 0.01

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.record import Record, decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.process import Broker, Connection
-from tests.process.requests import pull, send_ext
+from tests.process.requests import send_ext
+from tests.process.stored import wait_for, whole
 
 LEVELS = "--set", "messageDelayLevel=1s 2s 3s 1h"
 
@@ -25,29 +25,6 @@ def delayed(
     assert answer.code == 0, answer.remark
     assert answer.ext["queueId"] == str(queue_id)
     return answer.ext["msgId"], int(answer.ext["queueOffset"])
-
-
-def whole(connection: Connection, topic: str, queue_id: int = 0) -> list[Record]:
-    """All messages of a queue."""
-    found: list[Record] = []
-    while True:
-        answer = pull(connection, topic, len(found), queue_id)
-        if answer.code != 0:
-            assert answer.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED), answer.remark
-            return found
-        at = 0
-        while at < len(answer.body):
-            size = int.from_bytes(answer.body[at : at + 4], "big")
-            found.append(decode(answer.body[at : at + size]))
-            at += size
-
-
-def wait_for(connection: Connection, topic: str, count: int, within_s: float = 15) -> list[Record]:
-    deadline = time.monotonic() + within_s
-    while len(found := whole(connection, topic)) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count}"
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture

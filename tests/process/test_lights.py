@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.process import Broker, Connection
 from tests.process.requests import SUBSCRIPTION, SUSPEND, pull, pull_ext, send, send_ext, topic_ext
-from tests.process.test_delays import wait_for, whole
+from tests.process.stored import wait_for, whole
 
 ON = "--set", "enableLmq=true", "--set", "enableMultiDispatch=true", "--set", "messageDelayLevel=1s"
 

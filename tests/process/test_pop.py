@@ -13,7 +13,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.process import Broker, Connection
 from tests.process.requests import send, send_ext
-from tests.process.test_delays import whole
+from tests.process.stored import whole
 
 GROUP = "CG"
 QUICK = "--set", "timerPrecisionMs=100", "--set", "reviveInterval=100", "--set", "brokerName=b"

@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.process import Broker, Connection
 from tests.process.requests import send, send_ext
-from tests.process.test_delays import whole
+from tests.process.stored import whole
 from tests.process.test_pop import GROUP, QUICK, ack, ack_ext, bodies, pop, pop_ext, records, until_popped
 
 FAR_MS = str(1 << 60)

@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.process import Broker, Connection
 from tests.process.requests import send_ext
-from tests.process.test_delays import whole
+from tests.process.stored import whole
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"
 

@@ -9,7 +9,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.process import Broker, Connection
 from tests.process.requests import send, send_ext
-from tests.process.test_delays import wait_for, whole
+from tests.process.stored import wait_for, whole
 
 LEVELS = "--set", "messageDelayLevel=1s 1s 1s 1s 1s 1s"
 GROUP = "Workers"

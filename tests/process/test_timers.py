@@ -8,11 +8,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from firearrow._native.store.record import Record, decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.process import Broker, Connection
-from tests.process.requests import pull, send_ext
+from tests.process.requests import send_ext
+from tests.process.stored import wait_for, whole
 
 QUICK = "--set", "timerPrecisionMs=100", "--set", "recallMessageEnable=true"
 
@@ -20,27 +20,6 @@ QUICK = "--set", "timerPrecisionMs=100", "--set", "recallMessageEnable=true"
 def timed(connection: Connection, topic: str, body: bytes, **properties: str) -> RemotingCommand:
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
     return connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, i=text), body)
-
-
-def whole(connection: Connection, topic: str) -> list[Record]:
-    """All messages of queue 0."""
-    found: list[Record] = []
-    while (answer := pull(connection, topic, len(found))).code == 0:
-        at = 0
-        while at < len(answer.body):
-            size = int.from_bytes(answer.body[at : at + 4], "big")
-            found.append(decode(answer.body[at : at + size]))
-            at += size
-    assert answer.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED), answer.remark
-    return found
-
-
-def wait_for(connection: Connection, topic: str, count: int, within_s: float = 20) -> list[Record]:
-    deadline = time.monotonic() + within_s
-    while len(found := whole(connection, topic)) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count}"
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture

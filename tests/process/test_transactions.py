@@ -15,7 +15,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.process import Broker, Connection
 from tests.process.requests import pull_ext, send_ext
-from tests.process.test_delays import wait_for, whole
+from tests.process.stored import wait_for, whole
 
 SOON = (
     "--set", "transactionTimeOut=400", "--set", "transactionCheckInterval=200",

@@ -8,7 +8,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.process import Broker
 from tests.process.requests import send_ext, topic_ext
-from tests.process.test_delays import whole
+from tests.process.stored import whole
 
 LITE_CODES = (200070, 200071, 200072, 200074, 200076, 200077, 200078, 200079)
 
