@@ -1,6 +1,7 @@
 """Every command of Apache's own mqadmin 5.5.0, in one JVM: what it prints of our broker as of Apache's."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,12 +48,21 @@ def test_every_command_is_there() -> None:
     assert len({command.line.split()[0] for command in COMMANDS}) == ALL
 
 
-def test_every_command(drivers: Drivers, peer: Peer, tmp_path: Path) -> None:
+@pytest.fixture
+def fresh(drivers: Drivers, peer: Peer, tmp_path: Path) -> Iterator[Driver]:
+    """A JVM of its own: some commands keep a client that they cannot start again."""
+    drivers("java5")
+    driver = Driver("java5", peer.name_server, tmp_path / "home")
+    yield driver
+    driver.stop()
+
+
+def test_every_command(fresh: Driver, peer: Peer, tmp_path: Path) -> None:
     (tmp_path / "topics.json").write_text(
         '[{"topicName":"EveryListed","readQueueNums":2,"writeQueueNums":2,"perm":6}]'
     )
     (tmp_path / "groups.json").write_text('[{"groupName":"EveryListed","consumeEnable":true}]')
-    driver = drivers("java5")
+    driver = fresh
     fields = prepare(driver) | {"b": peer.address, "n": peer.name_server, "f": str(tmp_path)}
     quoted = {name: re.escape(value) for name, value in fields.items()}
     wrong = []
