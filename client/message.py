@@ -1,0 +1,152 @@
+"""What is sent and what came of it: Message, MessageQueue, SendResult, and how properties are written on the wire."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import total_ordering
+
+from firearrow.client.errors import BrokerError, MessageRefused
+
+PROPERTIES_BYTES_MAX = 32767
+
+
+class Property:
+    """Names of Apache's MessageConst that the client sets or reads."""
+
+    KEYS = "KEYS"
+    TAGS = "TAGS"
+    WAIT = "WAIT"
+    DELAY = "DELAY"
+    UNIQUE_KEY = "UNIQ_KEY"
+    SHARDING_KEY = "__SHARDINGKEY"
+    PRIORITY = "_SYS_MSG_PRIORITY_"
+    RETRY_TOPIC = "RETRY_TOPIC"
+    ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+    RECONSUME_TIME = "RECONSUME_TIME"
+    MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+    MIN_OFFSET = "MIN_OFFSET"
+    MAX_OFFSET = "MAX_OFFSET"
+    CONSUME_START_TIME = "CONSUME_START_TIME"
+    TRANSACTION_PREPARED = "TRAN_MSG"
+    PRODUCER_GROUP = "PGROUP"
+    TRANSACTION_ID = "__transactionId__"
+    CHECK_IMMUNITY_S = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+    TRANSACTION_CHECKS = "TRANSACTION_CHECK_TIMES"
+    TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+    TIMER_DELAY_MS = "TIMER_DELAY_MS"
+    TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+    CORRELATION_ID = "CORRELATION_ID"
+    REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+    TTL = "TTL"
+    MESSAGE_TYPE = "MSG_TYPE"
+    ARRIVE_TIME = "ARRIVE_TIME"
+    PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+    CLUSTER = "CLUSTER"
+    POP_CHECK_POINT = "POP_CK"
+    FIRST_POP_TIME = "1ST_POP_TIME"
+    REGION = "MSG_REGION"
+    TRACE_ON = "TRACE_ON"
+    INSTANCE_ID = "INSTANCE_ID"
+    MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+
+
+@dataclass(slots=True)
+class Message:
+    """One message to be sent. `body` is bytes: encode a text yourself, so that it is never done twice or wrongly.
+
+    At most one of `delay_level` (1 to 18 of the broker's table), `delay_s` and `deliver_at_ms` (since 1970). The unique
+    id is given at the first send and stays, so that consumers can tell a repeat.
+    """
+
+    topic: str
+    body: bytes
+    tags: str | None = field(default=None, kw_only=True)
+    keys: Sequence[str] = field(default=(), kw_only=True)
+    properties: dict[str, str] = field(default_factory=dict, kw_only=True)
+    delay_level: int = field(default=0, kw_only=True)
+    delay_s: float | None = field(default=None, kw_only=True)
+    deliver_at_ms: int | None = field(default=None, kw_only=True)
+    sharding_key: str | None = field(default=None, kw_only=True)
+    priority: int | None = field(default=None, kw_only=True)
+    flag: int = field(default=0, kw_only=True)
+    wait_store: bool = field(default=True, kw_only=True)
+    unique_id: str | None = field(default=None, kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.body, bytes):
+            raise MessageRefused(
+                f"body: bytes are wanted, not {type(self.body).__name__}; a str must be encoded"
+            )
+        if isinstance(self.keys, str):
+            raise MessageRefused("keys: a sequence of str is wanted; for one key write keys=[key]")
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class MessageQueue:
+    """One queue of a topic at one broker. Ordered as Java's clients order them, so that mixed groups agree."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __lt__(self, other: "MessageQueue") -> bool:
+        if self.topic != other.topic:
+            return java_order(self.topic) < java_order(other.topic)
+        if self.broker_name != other.broker_name:
+            return java_order(self.broker_name) < java_order(other.broker_name)
+        return self.queue_id < other.queue_id
+
+
+def java_order(text: str) -> bytes:
+    """A sort key that puts strings where Java's compareTo does: by UTF-16 code units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+class SendStatus(Enum):
+    """How safe the broker says the message is. All four are stored; the value is the response code."""
+
+    SEND_OK = 0
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    status: SendStatus
+    message_id: str
+    """The unique id, given by the client; of a batch, all of them joined by `,`."""
+    offset_message_id: str
+    """Names the place in the broker's log."""
+    queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+    recall_handle: str | None = None
+    region: str = "DefaultRegion"
+    trace_on: bool = True
+
+    def raise_for_status(self) -> "SendResult":
+        """Itself if SEND_OK. BrokerError: stored, but not as safely as asked."""
+        if self.status is not SendStatus.SEND_OK:
+            raise BrokerError(self.status.value, "stored, but not as safely as asked", self.queue.broker_name)
+        return self
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """`name 0x01 value 0x02 …`. MessageRefused: over 32767 bytes, or a separator within."""
+    text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
+    if text.count("\x01") + text.count("\x02") != 2 * len(properties):
+        raise MessageRefused(
+            "properties: the bytes 1 and 2 separate them on the wire and cannot be part of one"
+        )
+    encoded = text.encode("utf-8", "surrogatepass")
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        raise MessageRefused(f"properties: {len(encoded)} bytes, at most {PROPERTIES_BYTES_MAX}")
+    return encoded
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """Pieces without a name or a value are dropped; the last of equal names wins."""
+    pairs = (piece.partition("\x01") for piece in data.decode("utf-8", "replace").split("\x02"))
+    return {name: value for name, separator, value in pairs if separator and name and value}

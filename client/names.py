@@ -1,0 +1,83 @@
+"""Names of topics and groups: what is allowed, retry and dead-letter topics, namespaces of the first kind."""
+
+import re
+
+from firearrow.client.errors import ConfigError
+
+RETRY, DLQ = "%RETRY%", "%DLQ%"
+TOPIC_CHARS_MAX, GROUP_CHARS_MAX = 127, 120
+ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+RESERVED_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
+SYSTEM_TOPICS = frozenset({
+    "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+    "CHECKPOINT_TOPIC",
+})  # fmt: skip
+SYSTEM_PREFIX = "rmq_sys_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+NOT_FOR_SENDING = frozenset({
+    "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
+    "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+})  # fmt: skip
+
+
+def check_topic(topic: str) -> str:
+    """The name itself. ConfigError: blank, too long, or with characters that brokers refuse."""
+    return _check("topic", topic, TOPIC_CHARS_MAX)
+
+
+def check_group(group: str) -> str:
+    if group in RESERVED_GROUPS:
+        raise ConfigError(f"group {group} is reserved: choose a name of your own")
+    return _check("group", group, GROUP_CHARS_MAX)
+
+
+def retry_topic(group: str) -> str:
+    return RETRY + group
+
+
+def dlq_topic(group: str) -> str:
+    return DLQ + group
+
+
+def is_system_topic(topic: str) -> bool:
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
+class Namespace:
+    """`ns%name`; the prefix of retry and dead-letter topics stays outside (`%RETRY%ns%group`). Without a name: nothing."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name or ""
+        self._prefix = f"{self.name}%"
+
+    def wrap(self, resource: str) -> str:
+        """The name as brokers know it; wrapped twice is wrapped once; system names stay."""
+        if not self.name or is_system_topic(resource) or resource.startswith(SYSTEM_GROUP_PREFIX):
+            return resource
+        kind, plain = _kind(resource)
+        return resource if plain.startswith(self._prefix) else kind + self._prefix + plain
+
+    def unwrap(self, resource: str) -> str:
+        """The name as users know it."""
+        if not self.name:
+            return resource
+        kind, plain = _kind(resource)
+        return kind + plain.removeprefix(self._prefix)
+
+
+def _kind(resource: str) -> tuple[str, str]:
+    for kind in (RETRY, DLQ):
+        if resource.startswith(kind):
+            return kind, resource[len(kind) :]
+    return "", resource
+
+
+def _check(what: str, name: str, chars_max: int) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"{what}: a name is wanted, not {name!r}")
+    if len(name) > chars_max:
+        raise ConfigError(f"{what}: {len(name)} characters, at most {chars_max}")
+    if not ALLOWED.fullmatch(name):
+        raise ConfigError(f"{what} {name!r}: only letters, digits, `%`, `|`, `_` and `-` are allowed")
+    return name
