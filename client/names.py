@@ -45,7 +45,7 @@ def is_system_topic(topic: str) -> bool:
 
 
 class Namespace:
-    """`ns%name`; the prefix of retry and dead-letter topics stays outside (`%RETRY%ns%group`). Without a name: nothing."""
+    """`ns%name`; the prefix of retry and dead-letter topics stays outside (`%RETRY%ns%group`). No name, no prefix."""
 
     def __init__(self, name: str | None) -> None:
         self.name = name or ""

@@ -62,7 +62,7 @@ class ClientOptions:
     """What producers and consumers of one instance share: name servers, identity, security, timers."""
 
     name_server: str = field(default_factory=_name_server)
-    """`host:port`, several separated by `;`. Default: the environment's NAMESRV_ADDR; else `name_server_url` is asked."""
+    """`host:port`, several separated by `;`. Default: NAMESRV_ADDR of the environment; else `name_server_url`."""
     name_server_url: str | None = None
     """Where the addresses are to be had by HTTP, e.g. `http://host:8080/rocketmq/nsaddr`."""
     instance_name: str | None = None

@@ -1,0 +1,105 @@
+"""What users may hang in: Protocols, and the contexts that are handed to them. Never imports who calls them.
+
+Errors in a hook are logged and change nothing, but those of RpcHook and ForbiddenCheck, which go to the caller.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.message import Message, MessageQueue, SendResult
+
+if TYPE_CHECKING:
+    from firearrow._native.store.received import ReceivedMessage
+
+log = logging.getLogger("firearrow.client")
+Context = TypeVar("Context")
+
+
+@dataclass(slots=True)
+class SendContext:
+    """One message (or a batch) on its way. `result` or `error` is there `after`; `extra` is the hooks' own."""
+
+    group: str
+    message: Message
+    messages: Sequence[Message]
+    queue: MessageQueue | None
+    broker_address: str
+    mode: str
+    """`sync`, `async` or `oneway`."""
+    kind: str = "normal"
+    """`normal`, `half`, `delay` or `order`, as Java's MessageType."""
+    body_bytes: int = 0
+    result: SendResult | None = None
+    error: BaseException | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ConsumeContext:
+    """One call of a handler. `status` and `success` are there `after`."""
+
+    group: str
+    queue: MessageQueue
+    messages: Sequence["ReceivedMessage"]
+    success: bool = False
+    status: str = ""
+    return_type: str = ""
+    """SUCCESS, TIME_OUT, EXCEPTION, RETURNNULL or FAILED."""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class EndTransactionContext:
+    group: str
+    message: Message
+    broker_address: str
+    message_id: str
+    transaction_id: str
+    state: str
+    from_check: bool
+
+
+class SendHook(Protocol):
+    def before(self, context: SendContext, /) -> None: ...
+    def after(self, context: SendContext, /) -> None: ...
+
+
+class ConsumeHook(Protocol):
+    def before(self, context: ConsumeContext, /) -> None: ...
+    def after(self, context: ConsumeContext, /) -> None: ...
+
+
+class FilterHook(Protocol):
+    """May leave out messages that were pulled."""
+
+    def filter(
+        self, group: str, queue: MessageQueue, messages: list["ReceivedMessage"], /
+    ) -> list["ReceivedMessage"]: ...
+
+
+class EndTransactionHook(Protocol):
+    def ended(self, context: EndTransactionContext, /) -> None: ...
+
+
+class ForbiddenCheck(Protocol):
+    """Raises to forbid a message."""
+
+    def check(self, context: SendContext, /) -> None: ...
+
+
+class RpcHook(Protocol):
+    """Sees every request before it is signed and encoded, and its answer."""
+
+    def before(self, address: str, request: RemotingCommand, /) -> None: ...
+    def after(self, address: str, request: RemotingCommand, answer: RemotingCommand, /) -> None: ...
+
+
+def run_hook(hook: Callable[[Context], None], context: Context) -> None:
+    """Call a hook; what it raises is logged."""
+    try:
+        hook(context)
+    except Exception:
+        log.exception("a hook failed: %r", hook)
