@@ -1,0 +1,176 @@
+"""How the members of a group split the queues of a topic: Java's six strategies, to the queue.
+
+A strategy is any callable `(group, client_id, queues, client_ids) -> queues`. Both lists come sorted as Java sorts
+them, and every member must compute the same split: then each queue has exactly one owner. Pure; any thread.
+"""
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from firearrow.client.errors import ConfigError
+from firearrow.client.message import MessageQueue, java_order
+
+Queues = Sequence[MessageQueue]
+
+
+class Strategy(Protocol):
+    def __call__(self, group: str, client_id: str, queues: Queues, client_ids: Sequence[str], /) -> Queues:
+        """The queues of the member `client_id`. ValueError: no split can be made; then nothing changes."""
+
+
+def averagely(group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
+    """Neighbours together; the first members get one more when it does not come out even. Java's `AVG`."""
+    if not _is_member(client_id, queues, client_ids):
+        return []
+    index, members = client_ids.index(client_id), len(client_ids)
+    each, rest = divmod(len(queues), members)
+    if index < rest:
+        start, size = index * (each + 1), each + 1
+    else:
+        start, size = index * each + rest, each
+    return queues[start : start + size]
+
+
+def by_circle(group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
+    """Dealt out one by one. Java's `AVG_BY_CIRCLE`."""
+    if not _is_member(client_id, queues, client_ids):
+        return []
+    return queues[client_ids.index(client_id) :: len(client_ids)]
+
+
+class FixedQueues:
+    """Always the queues given here, whoever else there is. Java's `CONFIG`."""
+
+    name = "CONFIG"
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = tuple(queues)
+
+    def __call__(self, group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
+        return self._queues
+
+
+class MachineRoom:
+    """Only queues of brokers named `room@name` with a room of ours, in blocks; what is left over one by one."""
+
+    name = "MACHINE_ROOM"
+
+    def __init__(self, rooms: Collection[str]) -> None:
+        self._rooms = frozenset(rooms)
+
+    def __call__(self, group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
+        if not _is_member(client_id, queues, client_ids):
+            return []
+        near = [queue for queue in queues if self._is_near(queue.broker_name)]
+        index, members = client_ids.index(client_id), len(client_ids)
+        block, rest = divmod(len(near), members)
+        mine = near[block * index : block * (index + 1)]
+        return mine + near[block * members + index : block * members + index + 1] if index < rest else mine
+
+    def _is_near(self, broker_name: str) -> bool:
+        pieces = broker_name.rstrip("@").split("@")  # Java's split forgets empty pieces at the end
+        return len(pieces) == 2 and pieces[0] in self._rooms
+
+
+class MachineRoomNearby:
+    """Queues go to members of their own room; those of a room without members to all, both split by `inner`."""
+
+    def __init__(
+        self,
+        inner: "Strategy | str",
+        room_of_queue: Callable[[MessageQueue], str],
+        room_of_client: Callable[[str], str],
+    ) -> None:
+        self._inner = strategy_of(inner)
+        self._room_of_queue, self._room_of_client = room_of_queue, room_of_client
+        self.name = f"MACHINE_ROOM_NEARBY-{name_of(self._inner)}"
+
+    def __call__(self, group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
+        if not _is_member(client_id, queues, client_ids):
+            return []
+        rooms: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            rooms.setdefault(_named(self._room_of_queue(queue), queue), []).append(queue)
+        neighbours: dict[str, list[str]] = {}
+        for member in client_ids:
+            neighbours.setdefault(_named(self._room_of_client(member), member), []).append(member)
+        here = self._room_of_client(client_id)
+        shares = [(rooms.pop(here, []), neighbours[here])]
+        shares += [
+            (rooms[room], list(client_ids))
+            for room in sorted(rooms, key=java_order)
+            if room not in neighbours
+        ]
+        return [
+            queue for part, among in shares if part for queue in self._inner(group, client_id, part, among)
+        ]
+
+
+class ConsistentHash:
+    """Members and queues on a ring of hashes: few queues move when a member joins or leaves."""
+
+    name = "CONSISTENT_HASH"
+
+    def __init__(self, virtual_nodes: int = 10) -> None:
+        if not 0 <= virtual_nodes <= 10_000:
+            raise ConfigError(f"virtual_nodes: {virtual_nodes} is not within 0..10000")
+        self._virtual_nodes = virtual_nodes
+
+    def __call__(self, group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
+        if not _is_member(client_id, queues, client_ids):
+            return []
+        ring = {_place(f"{member}-{n}"): member for member in client_ids for n in range(self._virtual_nodes)}
+        places = sorted(ring)
+        return [queue for queue in queues if places and ring[_owner(places, queue)] == client_id]
+
+
+def _owner(places: Sequence[int], queue: MessageQueue) -> int:
+    key = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+    return places[bisect_left(places, _place(key)) % len(places)]
+
+
+def _place(key: str) -> int:
+    return int.from_bytes(
+        hashlib.md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()[:4], "big"
+    )
+
+
+def _named(room: str, whose: object) -> str:
+    if not room:
+        raise ValueError(f"no machine room is known for {whose}")
+    return room
+
+
+def _is_member(client_id: str, queues: Queues, client_ids: Sequence[str]) -> bool:
+    """False if the broker does not list us (yet): then nothing is ours."""
+    if not client_id or not queues or not client_ids:
+        raise ValueError("a split needs a client id, queues and members")
+    return client_id in client_ids
+
+
+BY_NAME: dict[str, Strategy] = {
+    "AVG": averagely,
+    "AVG_BY_CIRCLE": by_circle,
+    "CONSISTENT_HASH": ConsistentHash(),
+}
+
+
+def strategy_of(allocate: Strategy | Callable[..., Queues] | str) -> Strategy:
+    """The strategy that an option names or is. ConfigError."""
+    if not isinstance(allocate, str):
+        return allocate
+    if allocate not in BY_NAME:
+        raise ConfigError(
+            f"allocate {allocate!r}: {', '.join(BY_NAME)}, or a strategy object or callable is wanted"
+        )
+    return BY_NAME[allocate]
+
+
+def name_of(strategy: Strategy) -> str:
+    """As Java calls it; brokers are told it when they assign the queues."""
+    for name, known in BY_NAME.items():
+        if strategy is known:
+            return name
+    return str(getattr(strategy, "name", None) or getattr(strategy, "__name__", "CUSTOM"))
