@@ -40,6 +40,8 @@ class Channels:
         self._reached: set[str] = set()
         self._tls = _tls(options.tls)
         self._closed = False
+        self._empty = asyncio.Event()
+        self._empty.set()
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """The answer, whatever its code. TransportError (and its kinds), TooManyRequests."""
@@ -109,8 +111,7 @@ class Channels:
             channel.retire()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                while self._all:
-                    await asyncio.sleep(0.005)
+                await self._empty.wait()
         for channel in list(self._all):
             channel.abort()
         self._open.clear()
@@ -140,6 +141,7 @@ class Channels:
             raise ConnectFailed(f"{address}: {error}") from error
         self._open[address] = channel
         self._all.add(channel)
+        self._empty.clear()
         if address in self._reached:
             self._reopened(address)
         self._reached.add(address)
@@ -157,6 +159,8 @@ class Channels:
 
     def _left(self, channel: Channel) -> None:
         self._all.discard(channel)
+        if not self._all:
+            self._empty.set()
         if self._open.get(channel.address) is channel:
             del self._open[channel.address]
 
