@@ -1,4 +1,4 @@
-"""RouteTable: where topics live, as the name servers tell; the addresses of brokers. A failed refresh leaves the old route.
+"""RouteTable: where topics live, and the addresses of brokers. A failed refresh leaves the old route.
 
 Loop thread. One question a topic at a time; who asks meanwhile waits for it.
 """
