@@ -1,7 +1,7 @@
 """Receipt: what names a popped message to the broker (property POP_CK), and the offset texts of a POP answer.
 
-Eight words with a space between: offset at which the pop began, pop time, invisible time (ms), revive queue, kind of topic,
-broker name, queue id, queue offset of the message. Pure functions on text; knows no connection.
+Eight words with a space between: offset at which the pop began, pop time, invisible time (ms), revive queue, kind of
+topic, broker name, queue id, queue offset of the message. Pure functions on text; knows no connection.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ WORDS = 8
 TEXT_CHARS_MAX = 32768
 DIGITS_MAX = 18
 
-Group = tuple[str, int]
+Group = tuple[TopicKind, int]
 """Kind of topic and queue id: within one, the messages of an answer and the offsets in its texts go together."""
 
 
@@ -119,12 +119,12 @@ class OrderCounts(NamedTuple):
     """`orderCountInfo`: how often messages were popped before, in order. By queue, and by message if brokers say so."""
 
     of_queues: Mapping[Group, int]
-    of_messages: Mapping[tuple[str, int, int], int]
+    of_messages: Mapping[tuple[TopicKind, int, int], int]
 
     @staticmethod
     def of(text: str) -> "OrderCounts":
         of_queues: dict[Group, int] = {}
-        of_messages: dict[tuple[str, int, int], int] = {}
+        of_messages: dict[tuple[TopicKind, int, int], int] = {}
         for mark, place, value in _triples(text, "orderCountInfo"):
             count = whole(value, "orderCountInfo")
             if place.startswith("qo"):
@@ -135,7 +135,7 @@ class OrderCounts(NamedTuple):
                 of_queues[mark, whole(place, "orderCountInfo")] = count
         return OrderCounts(of_queues, of_messages)
 
-    def count(self, group: Group, queue_offset: int) -> int:
+    def times(self, group: Group, queue_offset: int) -> int:
         """0: none is told."""
         found = self.of_messages.get((*group, queue_offset))
         return self.of_queues.get(group, 0) if found is None else found
@@ -158,7 +158,7 @@ def _entries(text: str, field: str) -> dict[Group, str]:
     return entries
 
 
-def _triples(text: str, field: str) -> list[tuple[str, str, str]]:
+def _triples(text: str, field: str) -> list[tuple[TopicKind, str, str]]:
     """`kind place value`, joined by `;`. An empty text has none."""
     if len(text) > TEXT_CHARS_MAX:
         raise ReceiptWrong(f"{field}: {len(text)} characters, at most {TEXT_CHARS_MAX}")
