@@ -8,7 +8,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -249,6 +249,13 @@ class PopConsumerOptions:
         _within(self, "invisible_s", 5, 300)
         _within(self, "wait_s", 0, 60)
         _within(self, "batch", 1, 32)
+
+
+def client_options(client: ClientOptions | None, name_server: str | None) -> ClientOptions:
+    """Those given (else the defaults), with `name_server` put in if it is given."""
+    if client is None:
+        return ClientOptions() if name_server is None else ClientOptions(name_server=name_server)
+    return client if name_server is None else replace(client, name_server=name_server)
 
 
 def _within(options: object, name: str, least: float, most: float) -> None:
