@@ -1,4 +1,4 @@
-"""Heartbeats: who we are and what we want, told to every broker that is known; what brokers say of themselves. Loop thread.
+"""Heartbeats: who we are and what we want, told to every known broker; what brokers say of themselves. Loop thread.
 
 Two beats to one broker never cross; a beat that is asked for while one runs follows it.
 """

@@ -1,4 +1,4 @@
-"""Instance: what the producers and consumers of one client id share: sockets, routes, heartbeats, timers, what brokers ask.
+"""Instance: what producers and consumers of one client id share: sockets, routes, heartbeats, timers, what is asked of us.
 
 Made by the first that wants it, closed by the last that leaves. One instance lives in one event loop, and only there.
 """
@@ -126,7 +126,7 @@ class Instance:
         topic: str | None = None,
         any_code: bool = False,
     ) -> RemotingCommand:
-        """To the master of a broker; one that is unknown is looked for once by `topic`. BrokerError unless `any_code`."""
+        """To the master of a broker; an unknown one is looked for once by `topic`. BrokerError unless `any_code`."""
         answer = await self.call(await self.master(broker_name, topic), command, timeout_s)
         return answer if any_code else check(answer, broker_name)
 

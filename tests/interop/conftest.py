@@ -6,33 +6,16 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.interop.driver import Driver
-from tests.interop.peers import Apache, FireArrow, Peer
-from tests.interop.workshop import FETCH_S, Unavailable, go_driver, java_class_path, missing
+from tests.interop.peers import CLUSTER, Peer
+from tests.interop.workshop import FETCH_S, go_driver, java_class_path, missing, need
 
 _numbers = itertools.count(1)
-CLUSTER, BROKER = "DefaultCluster", "broker-a"
-LIFE = {
-    "messageDelayLevel": "1s 2s 1s 1s 1s 1h", "timerWheelEnable": "true", "recallMessageEnable": "true",
-    "transactionCheckInterval": "1000", "transactionTimeOut": "1000", "enablePropertyFilter": "true",
-    "traceTopicEnable": "true", "enableLmq": "true", "enableMultiDispatch": "true", "reviveInterval": "200",
-}  # fmt: skip
-"""Short delays and checks, and what a broker offers only if told to."""
-MARKS_AT_ONCE = {"transactionOpBatchInterval": "100"}
-"""Apache's broker writes the marks of decided transactions after 3 s, and asks about them again if it checks sooner."""
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--against", choices=("firearrow", "apache"), default="firearrow", help="broker of the interop tests"
-    )
-
-
 _lacks: set[str] = set()
 
 
@@ -61,29 +44,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_report_collectionfinish() -> str:
     """Empty if everything is there."""
     return f"interoperation skipped: {'; '.join(sorted(_lacks))}" if _lacks else ""
-
-
-def need(prepare: Callable[[], object]) -> None:
-    """Run `prepare`; skip if this machine lacks something, fail if it must not."""
-    try:
-        prepare()
-    except Unavailable as lack:
-        if os.environ.get("FIREARROW_INTEROP") == "required":
-            pytest.fail(f"interoperation: {lack}", pytrace=False)
-        pytest.skip(f"interoperation: {lack}")
-
-
-@pytest.fixture(scope="session")
-def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    store = tmp_path_factory.mktemp("interop") / "store"
-    settings = {"autoCreateTopicEnable": "true", "brokerName": BROKER} | LIFE
-    if request.config.getoption("--against", "firearrow") == "apache":
-        need(lambda: java_class_path("client5"))
-        with Apache(store, settings | MARKS_AT_ONCE) as apache:
-            yield apache
-    else:
-        with FireArrow(store, settings) as ours:
-            yield ours
 
 
 class Drivers:

@@ -12,6 +12,16 @@ from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import java
 from tests.process import Broker, Connection
 
+CLUSTER, BROKER = "DefaultCluster", "broker-a"
+LIFE = {
+    "messageDelayLevel": "1s 2s 1s 1s 1s 1h", "timerWheelEnable": "true", "recallMessageEnable": "true",
+    "transactionCheckInterval": "1000", "transactionTimeOut": "1000", "enablePropertyFilter": "true",
+    "traceTopicEnable": "true", "enableLmq": "true", "enableMultiDispatch": "true", "reviveInterval": "200",
+}  # fmt: skip
+"""Short delays and checks, and what a broker offers only if told to."""
+MARKS_AT_ONCE = {"transactionOpBatchInterval": "100"}
+"""Apache's broker writes the marks of decided transactions after 3 s, and asks about them again if it checks sooner."""
+
 
 class Peer(Protocol):
     """`address` and `name_server` as `host:port`; `stop` waits for a clean end."""

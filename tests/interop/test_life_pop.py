@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.interop.conftest import CLUSTER
 from tests.interop.driver import Driver
 from tests.interop.messages import hexed, numbered, pull_all
+from tests.interop.peers import CLUSTER
 
 pytestmark = pytest.mark.interop
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.interop.conftest import BROKER, CLUSTER, Drivers
+from tests.interop.conftest import Drivers
 from tests.interop.driver import Driver, Event
-from tests.interop.peers import Peer
+from tests.interop.peers import BROKER, CLUSTER, Peer
 
 pytestmark = pytest.mark.interop
 

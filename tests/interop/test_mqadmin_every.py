@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.interop.commands import COMMANDS
-from tests.interop.conftest import CLUSTER, Drivers
+from tests.interop.conftest import Drivers
 from tests.interop.driver import Driver
-from tests.interop.peers import Peer
+from tests.interop.peers import CLUSTER, Peer
 
 pytestmark = pytest.mark.interop
 

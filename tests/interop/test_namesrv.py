@@ -9,9 +9,8 @@ import pytest
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
-from tests.interop.conftest import need
 from tests.interop.peers import Apache, FireArrow
-from tests.interop.workshop import java_class_path
+from tests.interop.workshop import java_class_path, need
 from tests.process import Connection
 
 pytestmark = pytest.mark.interop

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.conftest import need
 from tests.interop.driver import Driver, Event
 from tests.interop.messages import hexed, numbered, read
 from tests.interop.peers import Apache, FireArrow
-from tests.interop.workshop import java_class_path
+from tests.interop.workshop import java_class_path, need
 
 pytestmark = pytest.mark.interop
 

@@ -10,9 +10,8 @@ import pytest
 
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode
-from tests.interop.conftest import need
 from tests.interop.peers import Apache, FireArrow, address
-from tests.interop.workshop import java_class_path
+from tests.interop.workshop import java_class_path, need
 from tests.process import Connection
 from tests.process.requests import read_queue, send_ext
 

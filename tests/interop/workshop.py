@@ -8,10 +8,12 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 HERE = Path(__file__).parent
 JAVA = HERE / "java"
@@ -29,6 +31,16 @@ def missing(*tools: str) -> str | None:
     lacking = next((tool for tool in tools if shutil.which(tool) is None), None)
     needs = "Go" if "go" in tools else "Java 17 with Maven"
     return None if lacking is None else f"needs {needs}, and there is no {lacking}"
+
+
+def need(prepare: Callable[[], object]) -> None:
+    """Run `prepare`; skip if this machine lacks something, fail if it must not."""
+    try:
+        prepare()
+    except Unavailable as lack:
+        if os.environ.get("FIREARROW_INTEROP") == "required":
+            pytest.fail(f"interoperation: {lack}", pytrace=False)
+        pytest.skip(f"interoperation: {lack}")
 
 
 @contextmanager

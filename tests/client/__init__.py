@@ -1,0 +1,1 @@
+"""The Python client: its rules with fakes and a clock; every verb against a real broker, ours or Apache's."""

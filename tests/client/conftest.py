@@ -1,0 +1,67 @@
+"""Async tests run in a loop of their own; each takes topics and groups of its own from the broker of the whole run."""
+
+import asyncio
+import inspect
+import itertools
+import os
+from collections.abc import Callable
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from tests.interop.peers import Peer, address
+from tests.process import Connection
+
+_numbers = itertools.count(1)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine function as a test."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    with asyncio.Runner() as runner:
+        runner.run(pyfuncitem.obj(**arguments))
+    return True
+
+
+@pytest.fixture(scope="session")
+def name_server(peer: Peer) -> str:
+    """`host:port` of the name server of a real broker."""
+    return peer.name_server
+
+
+def unique(prefix: str) -> str:
+    """A name that nobody else has."""
+    return f"{prefix}-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def topics(peer: Peer) -> Callable[..., str]:
+    """`topics(queues=4, message_type="TRANSACTION")`: a new topic; other names are attributes (`+message.type`)."""
+
+    def make(queues: int = 4, message_type: str | None = None) -> str:
+        name = unique("topic")
+        ext = {
+            "topic": name, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
+            "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+        }  # fmt: skip
+        if message_type is not None:
+            ext["attributes"] = f"+message.type={message_type}"
+        with Connection(address(peer.address)) as connection:
+            answer = connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+        assert answer.code == 0, answer.remark
+        _await_route(peer, name)
+        return name
+
+    return make
+
+
+def _await_route(peer: Peer, topic: str) -> None:
+    """Apache's broker tells its name server a moment later."""
+    with Connection(address(peer.name_server)) as connection:
+        for _ in range(200):
+            if connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0:
+                return
+    raise AssertionError(f"{topic}: no route")
