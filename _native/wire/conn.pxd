@@ -7,21 +7,26 @@
 # Order: a read gives every whole frame to `received`, at most FRAMES_A_TURN of them, then lets the others have their
 # turn; answers gather in `answers` and leave as one write. While the peer does not read what it is sent
 # (`congested`), it is not read either: bounded by the transport's high-water mark and the answers of one turn.
+# A client `reads_always`: answers that nobody reads would keep the peer from reading what we send.
 #
-# Thread: the loop's. Subclasses (server, client) override `received` and `lost`.
+# Thread: the loop's. Subclasses (server, client) override `received` and `lost`; native ones may `take` frames in place.
 
 from libc.stdint cimport uint8_t
+
+from firearrow._native.wire.frame cimport Frame
 
 cdef class Conn:
     cdef object loop
     cdef readonly object transport
     cdef list answers
     cdef Py_ssize_t answer_bytes
+    cdef bytearray window
     cdef bytearray rest
     cdef Py_ssize_t rest_bytes
     cdef Py_ssize_t frame_bytes_max
     cdef Py_ssize_t high_water
     cdef readonly bint closed
+    cdef bint reads_always
     cdef bint writing_paused
     cdef bint deaf
     cdef bint flush_planned
@@ -30,6 +35,8 @@ cdef class Conn:
     cdef readonly long long received_frames
     cdef readonly double last_seen
 
+    cdef int take(self, const Frame *frame) except -1
+    cdef bint choked(self) noexcept
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1
     cdef Py_ssize_t deliver(self, const uint8_t *at, Py_ssize_t available) except -1
     cdef int balance(self, bint more) except -1

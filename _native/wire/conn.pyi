@@ -13,11 +13,17 @@ class Conn:
     received_frames: int
     last_seen: float
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, frame_bytes_max: int = ..., high_water: int = ...
-    ) -> None: ...
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        frame_bytes_max: int = ...,
+        high_water: int = ...,
+        reads_always: bool = False,
+    ) -> None:
+        """`reads_always`: read on while the peer does not read what it is sent (clients)."""
     @property
     def congested(self) -> bool:
-        """The peer does not read what it is sent; it is not read either."""
+        """The peer does not read what it is sent; it is not read either, unless `reads_always`."""
     def received(self, command: RemotingCommand) -> None: ...
     def lost(self, reason: Exception | None) -> None: ...
     def broken(self, fault: str) -> None: ...

@@ -1,5 +1,7 @@
 """Conn: one peer on an asyncio or uvloop transport; frames in, one joined write a turn out (see conn.pxd)."""
 
+import threading
+
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.string cimport memcpy, memmove
 
@@ -10,13 +12,23 @@ from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_A_TURN
 from firearrow._native.wire.command import WireError
 
 WINDOW_BYTES = 262144
-cdef bytearray WINDOW = bytearray(WINDOW_BYTES)
+cdef object OF_THREAD = threading.local()
 cdef Py_ssize_t SMALL_REST = WINDOW_BYTES // 2
 
 
+cdef bytearray window_here():
+    """This thread's window: another thread's loop may run between `get_buffer` and `buffer_updated`."""
+    window = getattr(OF_THREAD, "window", None)
+    if window is None:
+        window = OF_THREAD.window = bytearray(WINDOW_BYTES)
+    return window
+
+
 cdef class Conn:
-    def __init__(self, loop, *, frame_bytes_max=FRAME_BYTES_MAX, high_water=1 << 20):
+    def __init__(self, loop, *, frame_bytes_max=FRAME_BYTES_MAX, high_water=1 << 20, reads_always=False):
         self.loop = loop
+        self.window = window_here()
+        self.reads_always = reads_always
         self.frame_bytes_max = frame_bytes_max
         self.high_water = high_water
         self.answers = []
@@ -101,7 +113,7 @@ cdef class Conn:
     def get_buffer(self, sizehint):
         cdef Py_ssize_t room
         if self.rest_bytes < SMALL_REST:
-            return memoryview(WINDOW)[self.rest_bytes:]
+            return memoryview(self.window)[self.rest_bytes:]
         if self.rest_bytes == len(self.rest):
             self.rest.extend(bytes(min(len(self.rest), self.frame_bytes_max)))
         return memoryview(self.rest)[self.rest_bytes:]
@@ -112,7 +124,7 @@ cdef class Conn:
         cdef Py_ssize_t taken
         self.last_seen = self.loop.time()
         if self.rest_bytes < SMALL_REST:
-            at = <uint8_t *> PyByteArray_AS_STRING(WINDOW)
+            at = <uint8_t *> PyByteArray_AS_STRING(self.window)
             if self.rest_bytes:
                 memcpy(at, PyByteArray_AS_STRING(self.rest), self.rest_bytes)
         else:
@@ -129,24 +141,32 @@ cdef class Conn:
         cdef Py_ssize_t taken = 0
         cdef int status = 1
         cdef int frames = 0
-        while frames < FRAMES_A_TURN and not self.writing_paused and not self.deaf and self.answer_bytes < self.high_water:
+        while frames < FRAMES_A_TURN and not self.deaf and not self.choked():
             status = next_frame(at + taken, available - taken, self.frame_bytes_max, &frame)
             if status == FRAME_PARTIAL:
                 break
             if status < 0:
                 return self.give_up(frame_fault(status), available)
             try:
-                command = command_of(&frame)
+                self.take(&frame)
             except WireError as fault:
                 return self.give_up(str(fault), available)
             taken += frame.size
             frames += 1
             self.received_frames += 1
-            self.received(command)
             if self.closed or self.transport.is_closing():
                 return available
         self.balance(status != FRAME_PARTIAL)
         return taken
+
+    cdef int take(self, const Frame *frame) except -1:
+        """One whole frame. WireError closes the connection."""
+        self.received(command_of(frame))
+        return 0
+
+    cdef bint choked(self) noexcept:
+        """The peer does not read what it is sent: it is not read, either."""
+        return not self.reads_always and (self.writing_paused or self.answer_bytes >= self.high_water)
 
     def give_up(self, fault, available):
         self.broken(fault)
@@ -170,7 +190,8 @@ cdef class Conn:
 
     cdef int balance(self, bint more) except -1:
         """Read on, or not; come back for whole frames that wait in `rest` when this turn had enough of them."""
-        cdef bint pause = self.writing_paused or more or self.deaf
+        cdef bint stuck = self.writing_paused and not self.reads_always
+        cdef bint pause = stuck or more or self.deaf
         if self.closed or self.transport is None or self.transport.is_closing():
             return 0
         if pause != self.reading_paused:
@@ -179,7 +200,7 @@ cdef class Conn:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
-        if more and not self.writing_paused and not self.deaf and not self.resume_planned:
+        if more and not stuck and not self.deaf and not self.resume_planned:
             self.resume_planned = True
             self.loop.call_soon(self.go_on)
         return 0
@@ -189,12 +210,12 @@ cdef class Conn:
         cdef bytearray own = self.rest
         cdef Py_ssize_t taken
         self.resume_planned = False
-        if self.closed or self.writing_paused or self.transport.is_closing():
+        if self.closed or self.transport.is_closing():
             return
-        if self.answer_bytes >= self.high_water:
+        if self.choked() and not self.writing_paused:
             self.flush()
-            if self.writing_paused:
-                return
+        if self.choked():
+            return
         taken = self.deliver(<uint8_t *> PyByteArray_AS_STRING(own), self.rest_bytes)
         if not self.closed:
             self.keep(<uint8_t *> PyByteArray_AS_STRING(own) + taken, self.rest_bytes - taken)
