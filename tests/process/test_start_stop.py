@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.local_broker import READY
 from tests.process.connection import Connection
 from tests.process.requests import pull_ext, send, send_ext
-from tests.process.running import READY, Broker
+from tests.process.running import Broker
 
 LOOPBACK = "127.0.0.1"
 

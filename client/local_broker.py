@@ -1,0 +1,118 @@
+"""LocalBroker: a FireArrow broker as a process of its own on free ports, for tests of services that use RocketMQ.
+
+Needs the package installed, nothing else. What it logs goes to a file beside its store. Any thread.
+"""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+READY = re.compile(
+    r"firearrow ready: broker (?P<host>\S+):(?P<port>\d+), name server (?:(?P<ns_host>\S+):(?P<ns_port>\d+)|off), "
+    r"store (?P<store>.+), (?P<topics>\d+) topics, (?P<seconds>[\d.]+) s"
+)
+LOG_CHARS_SHOWN = 2000
+
+
+class LocalBrokerError(RuntimeError):
+    """The broker did not start; the text ends with what it logged."""
+
+
+class LocalBroker:
+    """Started when made, and ready. `name_server` and `address` are `host:port`. Without `store`: a temporary folder.
+
+    `arguments` are those of `firearrow broker`; `settings` go to its `--set`. `stop` is clean, `kill` is not, `start`
+    brings it back on the same ports with the same store.
+    """
+
+    def __init__(
+        self,
+        store: Path | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        arguments: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+        wait_s: float = 30,
+    ) -> None:
+        self._own = tempfile.TemporaryDirectory(prefix="firearrow-") if store is None else None
+        self.store = Path(self._own.name) / "store" if self._own is not None else store or Path()
+        self.log = self.store.parent / f"{self.store.name}.log"
+        self._arguments = list(arguments)
+        for key, value in (settings or {}).items():
+            self._arguments += ["--set", f"{key}={value}"]
+        for option in ("--listen", "--namesrv-listen"):
+            if option not in self._arguments:
+                self._arguments += [option, "127.0.0.1:0"]
+        self._environment = dict(environment or {})
+        self._wait_s = wait_s
+        self.start()
+
+    def start(self) -> None:
+        """Run it; back when it is ready. LocalBrokerError."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "firearrow.broker", "--store", str(self.store), *self._arguments],
+                stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | self._environment,
+            )  # fmt: skip
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], self._wait_s)[0]:
+            self.kill()
+            raise LocalBrokerError(f"no broker within {self._wait_s} s: {self._logged()}")
+        self.line = self.process.stdout.readline().strip()
+        match = READY.match(self.line)
+        if match is None:
+            self.process.wait(10)
+            self.process.stdout.close()
+            raise LocalBrokerError(f"exit {self.process.returncode}: {self.line!r} {self._logged()}")
+        self.ready = match
+        self.address = f"{match['host']}:{match['port']}"
+        self.name_server = f"{match['ns_host']}:{match['ns_port']}" if match["ns_port"] else ""
+        self._keep_ports()
+
+    def stop(self, within_s: float = 10) -> int:
+        """A clean end; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(within_s)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """An end without warning; nothing is flushed."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def close(self) -> None:
+        """End it, and take a temporary store away."""
+        self.kill()
+        if self._own is not None:
+            self._own.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _keep_ports(self) -> None:
+        """The next start listens where this one did."""
+        for option, address in (("--listen", self.address), ("--namesrv-listen", self.name_server)):
+            if address:
+                self._arguments[self._arguments.index(option) + 1] = address
+
+    def _logged(self) -> str:
+        return self.log.read_text(errors="replace")[-LOG_CHARS_SHOWN:]
