@@ -1,0 +1,163 @@
+"""Listeners: a handler made awaitable, be it a plain function (run in a thread) or a coroutine function (awaited here).
+
+Never looks at what a handler answers. Belongs to the event loop; only handlers themselves run in the threads.
+"""
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.errors import NotRunning
+
+Handler = Callable[[list[ReceivedMessage]], Any]
+NAME_CHARS = 100
+
+
+class Listener:
+    """One handler. An awaitable that a plain function gives back is awaited, too."""
+
+    __slots__ = ("_threads", "handler")
+
+    def __init__(self, handler: Handler, threads: "HandlerThreads") -> None:
+        self.handler = handler
+        self._threads = None if is_coroutine_function(handler) else threads
+
+    async def __call__(self, messages: list[ReceivedMessage]) -> object:
+        if self._threads is None:
+            return await self.handler(messages)
+        answer = await self._threads.run(self.handler, messages)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+class Listeners:
+    """`handler_of(topic)` is asked each time, so that subscriptions may come and go; None: nobody wants the topic."""
+
+    def __init__(self, handler_of: Callable[[str], Handler | None], threads: "HandlerThreads") -> None:
+        self._handler_of = handler_of
+        self._threads = threads
+        self._known: dict[str, Listener] = {}
+
+    def of(self, topic: str) -> Listener | None:
+        handler = self._handler_of(topic)
+        if handler is None:
+            self._known.pop(topic, None)
+            return None
+        known = self._known.get(topic)
+        if known is None or known.handler is not handler:
+            known = self._known[topic] = Listener(handler, self._threads)
+        return known
+
+
+class _Call:
+    __slots__ = ("answer", "argument", "context", "error", "future", "handler")
+
+    def __init__(
+        self, handler: Handler, argument: list[ReceivedMessage], future: asyncio.Future[object]
+    ) -> None:
+        self.handler = handler
+        self.argument = argument
+        self.future = future
+        self.context = contextvars.copy_context()
+        self.answer: object = None
+        self.error: BaseException | None = None
+
+    def __call__(self) -> None:
+        try:
+            self.answer = self.context.run(self.handler, self.argument)
+        except BaseException as error:
+            self.error = error
+
+
+class HandlerThreads:
+    """At most `count` threads, begun when wanted. Daemons: a handler that never ends must not keep the process alive.
+
+    Results of many calls reach the loop by one wake-up.
+    """
+
+    def __init__(self, name: str, count: int) -> None:
+        self._name = name[:NAME_CHARS]
+        self._count = count
+        self._threads: list[threading.Thread] = []
+        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._done: deque[_Call] = deque()
+        self._woken = False
+        self._running = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, handler: Handler, argument: list[ReceivedMessage]) -> asyncio.Future[object]:
+        """In a thread, with the caller's context variables. What the handler raises, the future raises."""
+        if self._count == 0:
+            raise NotRunning("the consumer is closed")
+        loop = self._loop = asyncio.get_running_loop()
+        call = _Call(handler, argument, loop.create_future())
+        self._running += 1
+        if self._running > len(self._threads) and len(self._threads) < self._count:
+            self._begin()
+        self._calls.put(call)
+        return call.future
+
+    def close(self) -> None:
+        """Threads end when their handlers do; nobody waits for them."""
+        for _ in self._threads:
+            self._calls.put(None)
+        self._threads = []
+        self._count = 0
+
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+            self._done.append(call)
+            del call
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._woken or self._loop is None:
+            return
+        self._woken = True
+        try:
+            self._loop.call_soon_threadsafe(self._collect)
+        except RuntimeError:  # the loop is closed: nobody asks any more
+            self._done.clear()
+
+    def _collect(self) -> None:
+        self._woken = False  # before the first is taken: whoever comes later wakes again
+        while self._done:
+            call = self._done.popleft()
+            self._running -= 1
+            if call.future.done():
+                continue
+            if call.error is None:
+                call.future.set_result(call.answer)
+            else:
+                call.future.set_exception(_as_error(call.error))
+
+
+class HandlerExit(RuntimeError):
+    """A handler raised what no future can carry, such as StopIteration; the cause is there."""
+
+
+def _as_error(error: BaseException) -> BaseException:
+    if isinstance(error, StopIteration | asyncio.CancelledError | GeneratorExit):
+        carried = HandlerExit(f"{type(error).__name__} in a handler")
+        carried.__cause__ = error
+        return carried
+    return error
+
+
+def is_coroutine_function(handler: Handler) -> bool:
+    """Partials, bound methods and objects whose __call__ is one count, too."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)

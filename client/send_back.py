@@ -1,0 +1,106 @@
+"""SendBack: how a message that could not be consumed goes back to its broker, to come again or to end as a dead letter.
+
+Never touches ProcessQueues and offsets: who calls keeps the message until it is told to be safe. Event loop only.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.errors import RocketMQError, check
+from firearrow.client.message import Message, Property
+from firearrow.client.names import Namespace, retry_topic
+
+log = logging.getLogger("firearrow.client")
+
+TIMEOUT_S = 5.0
+RECONSUME_MAX = 16
+ORDERLY_RECONSUME_MAX = (1 << 31) - 1
+FIRST_DELAY_LEVEL = 3
+LOGICAL_BROKER = "__syslo__"
+"""Brokers of static topics, which keep no message themselves."""
+
+
+class Caller(Protocol):
+    """What of an Instance is needed."""
+
+    async def call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
+    async def call_master(
+        self, broker_name: str, command: RemotingCommand, timeout_s: float, *, topic: str | None = None
+    ) -> RemotingCommand: ...
+
+
+class SendBack:
+    """`group` as brokers know it. `publish(message)` sends an ordinary message and raises if it was not taken."""
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        max_reconsume_times: int,
+        caller: Caller,
+        publish: Callable[[Message], Awaitable[object]],
+        namespace: Namespace | None = None,
+    ) -> None:
+        self._group = group
+        self.max_reconsume_times = max_reconsume_times
+        self._caller = caller
+        self._publish = publish
+        self._namespace = namespace or Namespace(None)
+
+    async def back(self, message: ReceivedMessage, delay_level: int = 0) -> bool:
+        """Ask its broker to deliver it again; if that fails, publish it to the retry topic. False: neither worked.
+
+        `delay_level` 0: the broker chooses, -1: dead letter. Published, it follows the count alone, as Java's does.
+        """
+        if not message.broker_name.startswith(LOGICAL_BROKER):
+            try:
+                await self._ask_broker(message, delay_level)
+                return True
+            except (RocketMQError, OSError) as error:
+                log.warning("%r could not be sent back to %s: %s", message, message.broker_name, error)
+        return await self.publish(message)
+
+    async def publish(self, message: ReceivedMessage) -> bool:
+        """Send it as a new message to the group's retry topic. False: it was not taken, which is logged."""
+        try:
+            await self._publish(self.as_retry(message))
+        except (RocketMQError, OSError):
+            log.exception("%r could not be published to the retry topic of %s", message, self._group)
+            return False
+        return True
+
+    def as_retry(self, message: ReceivedMessage) -> Message:
+        """The message that the retry topic gets. Its own id and properties stay."""
+        properties = dict(message.properties)
+        properties.pop(Property.TRANSACTION_PREPARED, None)
+        origin = properties.get(Property.ORIGIN_MESSAGE_ID, "")
+        properties[Property.ORIGIN_MESSAGE_ID] = origin if origin.strip() else message.message_id
+        properties[Property.RETRY_TOPIC] = self._namespace.wrap(message.topic)
+        properties[Property.RECONSUME_TIME] = str(message.reconsume_times + 1)
+        properties[Property.MAX_RECONSUME_TIMES] = str(self.max_reconsume_times)
+        properties[Property.DELAY] = str(FIRST_DELAY_LEVEL + message.reconsume_times)
+        retried = Message(retry_topic(self._group), message.body, flag=message.flag)
+        retried.properties = properties
+        return retried
+
+    async def _ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
+        topic = self._namespace.wrap(message.topic)
+        fields = {
+            "offset": str(message.physical_offset),
+            "group": self._group,
+            "delayLevel": str(delay_level),
+            "originMsgId": message.message_id,
+            "originTopic": topic,
+            "unitMode": "false",
+            "maxReconsumeTimes": str(self.max_reconsume_times),
+            "bname": message.broker_name,
+        }
+        request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+        if message.broker_name:
+            await self._caller.call_master(message.broker_name, request, TIMEOUT_S, topic=topic)
+        else:
+            check(await self._caller.call(message.store_host, request, TIMEOUT_S), message.store_host)
