@@ -1,6 +1,10 @@
 """Records as brokers send them, for answers that a test makes up."""
 
 import struct
+from collections.abc import Iterable
+
+from firearrow._native.store.received import ReceivedMessage, decode_messages
+from firearrow.client.message import MessageQueue
 
 HOST = bytes([127, 0, 0, 1]) + struct.pack(">i", 10911)
 
@@ -21,3 +25,25 @@ def record(
     rest += struct.pack(">q", 2000) + HOST + struct.pack(">iqi", reconsume_times, 0, len(body)) + body
     rest += struct.pack(">B", len(name)) + name + struct.pack(">h", len(text)) + text
     return struct.pack(">ii", 8 + len(rest), -626843481) + rest
+
+
+def received(
+    queue: MessageQueue,
+    offsets: Iterable[int],
+    body: bytes = b"body",
+    reconsume_times: int = 0,
+    **properties: str,
+) -> list[ReceivedMessage]:
+    """What a pull of the queue would bring."""
+    records = b"".join(
+        record(
+            body,
+            queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            reconsume_times=reconsume_times,
+            **properties,
+        )
+        for offset in offsets
+    )
+    return decode_messages(records, queue.broker_name, lambda sys_flag, stored: stored, queue=queue)
