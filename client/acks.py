@@ -14,6 +14,7 @@ from firearrow.client.receipts import Receipt
 
 BITS_MAX = 4096
 """How far behind its pop's beginning a message may lie to be acknowledged together with others."""
+NOTHING_CHANGED = 0
 
 Popped = tuple[str, Receipt]
 """The topic that was asked for, by the broker's name, and what names the message."""
@@ -57,12 +58,16 @@ class Acks:
             await self._caller.call_master(broker_name, command, self._timeout_s, topic=topic)
 
     async def hide(self, topic: str, receipt: Receipt, invisible_ms: int) -> Receipt:
-        """Visible again in so many ms from now. The receipt that is good from here on; the old one is void."""
-        ext = self._ext(topic, receipt) | {"invisibleTime": str(invisible_ms)}
+        """Visible again in so many ms from now. The receipt that is good from here on; the old one is void.
+
+        What was popped in order and is done already stays as it is.
+        """
+        ext = self._ext(topic, receipt) | {"invisibleTime": str(invisible_ms), "suspend": "false"}
         answer = await self._call(topic, receipt, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext)
-        return receipt.hidden(
-            answer.integer("popTime"), answer.integer("invisibleTime"), answer.integer("reviveQid", 32)
-        )
+        pop_ms = answer.integer("popTime")
+        if pop_ms == NOTHING_CHANGED:
+            return receipt
+        return receipt.hidden(pop_ms, answer.integer("invisibleTime"), answer.integer("reviveQid", 32))
 
     def _ext(self, topic: str, receipt: Receipt) -> dict[str, str]:
         return {

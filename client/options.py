@@ -190,6 +190,8 @@ class PushConsumerOptions(_ConsumerOptions):
     """-1: 16, or without end when orderly."""
     suspend_s: float = 1
     """How long an orderly queue rests after a failure, 0.01 to 30."""
+    auto_commit: bool = True
+    """Orderly only. False: SUCCESS goes on without an end, and handlers say COMMIT or ROLLBACK."""
     consume_timeout_s: float = 15 * 60
     drain_s: float = 10
     """How long `close` waits for handlers that run."""
@@ -246,9 +248,11 @@ class PopConsumerOptions:
     orderly: bool = False
 
     def __post_init__(self) -> None:
-        _within(self, "invisible_s", 5, 300)
+        _within(self, "invisible_s", 0.001, 3 * 86400)
         _within(self, "wait_s", 0, 60)
         _within(self, "batch", 1, 32)
+        if self.from_where is ConsumeFromWhere.TIMESTAMP:
+            raise ConfigError("from_where: a group that pops begins at the first or behind the last message")
 
 
 def client_options(client: ClientOptions | None, name_server: str | None) -> ClientOptions:

@@ -1,0 +1,265 @@
+"""PopConsumer: takes messages from brokers one batch at a time, and says of each message itself what came of it.
+
+Brokers share messages out, not queues: any number of consumers of a group take from the same queue, and none holds the
+others up. What is not acknowledged while it is hidden comes back to the group. Event loop only.
+"""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Self
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.acks import Acks
+from firearrow.client.compression import open_body
+from firearrow.client.errors import ClientError, ConfigError, NotRunning
+from firearrow.client.instance import Instance
+from firearrow.client.message import MessageQueue, Property
+from firearrow.client.names import Namespace, check_group, check_topic
+from firearrow.client.options import (
+    ClientOptions,
+    ConsumeFromWhere,
+    PopConsumerOptions,
+    client_options,
+)
+from firearrow.client.pop_sources import PopSource, PopSources, Terms
+from firearrow.client.popping import ANY_QUEUE, Pop
+from firearrow.client.receipts import Receipt, ReceiptWrong
+from firearrow.client.routes import PERM_READ
+from firearrow.client.subscription import Subscription
+
+log = logging.getLogger("firearrow.client")
+
+
+class PopConsumer:
+    """Usable once: `async with`, or `start` and `close`. Brokers must be of version 5 or later, or FireArrow.
+
+    A `receive` that is cancelled loses nothing: what its request brings goes to the next `receive`.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_server: str | None = None,
+        options: PopConsumerOptions | None = None,
+        client: ClientOptions | None = None,
+    ) -> None:
+        self.options = options or PopConsumerOptions()
+        self._client = client_options(client, name_server)
+        self._namespace = Namespace(self._client.namespace)
+        self.group = self._namespace.wrap(check_group(group))
+        self._subscriptions: dict[str, Subscription] = {}
+        self._instance: Instance | None = None
+        self._sources: PopSources | None = None
+        self._acks: Acks | None = None
+        self._closed = False
+
+    # ---- life ----
+
+    async def start(self) -> Self:
+        """ConfigError: this client id has a consumer of this group already. It can be tried again after a failure."""
+        if self._closed or self._instance is not None:
+            raise NotRunning("a consumer is started once")
+        instance = await Instance.of(self._client)
+        try:
+            await instance.join_consumer(self)
+        except BaseException:
+            await instance.leave()
+            raise
+        self._instance = instance
+        self._acks = Acks(instance, self.group, self._client.api_timeout_s)
+        self._sources = PopSources(instance, open_body, self._wanted, _now_ms)
+        for topic in self.topics():
+            await self._meet(topic)
+        return self
+
+    async def close(self) -> None:
+        """Messages that were received can no longer be acknowledged; they come back to the group."""
+        self._closed = True
+        instance, sources = self._instance, self._sources
+        self._instance = self._sources = self._acks = None
+        if instance is None or sources is None:
+            return
+        await sources.close()
+        await instance.leave_consumer(self)
+        await instance.leave()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ---- what is wanted ----
+
+    def subscribe(self, topic: str, tags: str | None = None, *, sql: str | None = None) -> None:
+        """At any time. `tags` as `a || b`, or an SQL expression. ConfigError."""
+        wrapped = self._namespace.wrap(check_topic(topic))
+        self._subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
+        if self._instance is not None:
+            self._instance.spawn(self._meet(wrapped))
+
+    def unsubscribe(self, topic: str) -> None:
+        self._subscriptions.pop(self._namespace.wrap(topic), None)
+
+    # ---- messages ----
+
+    async def receive(
+        self,
+        batch: int | None = None,
+        *,
+        topic: str | None = None,
+        invisible_s: float | None = None,
+        wait_s: float | None = None,
+    ) -> list[ReceivedMessage]:
+        """Up to `batch` (1 to 32) messages of `topic`, or of any that is subscribed; an empty list after `wait_s`.
+
+        For `invisible_s` nobody else gets them. BrokerError: the broker's refusal; NoRoute, TransportError: there is
+        none, or it does not answer. With several topics or brokers an error comes only when all of them fail.
+        """
+        _, sources, _ = self._running()
+        options = self.options
+        terms = Terms(
+            batch=options.batch if batch is None else batch,
+            invisible_ms=_ms("invisible_s", options.invisible_s if invisible_s is None else invisible_s),
+            wait_s=options.wait_s if wait_s is None else wait_s,
+        )
+        if not 1 <= terms.batch <= 32 or terms.wait_s < 0:
+            raise ConfigError(f"batch must be 1..32 and wait_s at least 0, not {batch} and {wait_s}")
+        return await sources.receive(await self._places(topic), terms)
+
+    async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """One message after the other, until the consumer is closed. Acknowledge each: nothing does it for you."""
+        while not self._closed:
+            for message in await self.receive():
+                yield message
+
+    async def ack(self, message: ReceivedMessage) -> None:
+        """Done with it. Too late is no error: then the message is out again. BrokerError, TransportError."""
+        await self._running()[2].ack(self._topic(message), receipt_of(message))
+
+    async def ack_batch(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Done with all of these, in as few requests as can be."""
+        pairs = [(self._topic(message), receipt_of(message)) for message in messages]
+        await self._running()[2].ack_many(pairs)
+
+    async def change_invisible(self, message: ReceivedMessage, seconds: float) -> None:
+        """Visible again in `seconds` from now: more time for us, or soon to somebody else.
+
+        The message has a new receipt then. BrokerError, TransportError: nothing has changed as far as we know.
+        """
+        acks = self._running()[2]
+        receipt = await acks.hide(self._topic(message), receipt_of(message), _ms("seconds", seconds))
+        message.put_property(Property.POP_CHECK_POINT, receipt.text)
+
+    # ---- as the instance sees us ----
+
+    def topics(self) -> set[str]:
+        return set(self._subscriptions)
+
+    def heartbeat_data(self) -> dict[str, object]:
+        return {
+            "groupName": self.group,
+            "consumeType": "CONSUME_POP",
+            "messageModel": "CLUSTERING",
+            "consumeFromWhere": self.options.from_where.value,
+            "subscriptionDataSet": [one.heartbeat_json() for one in self._subscriptions.values()],
+            "unitMode": self._client.unit_name is not None,
+        }
+
+    async def rebalance(self) -> bool:
+        """Queues belong to nobody here."""
+        return True
+
+    async def persist_offsets(self) -> None:
+        """Brokers keep the offsets of groups that pop."""
+
+    # ---- inside ----
+
+    def _running(self) -> tuple[Instance, PopSources, Acks]:
+        if self._instance is None or self._sources is None or self._acks is None:
+            raise NotRunning(f"the consumer of group {self.group} is not running")
+        return self._instance, self._sources, self._acks
+
+    async def _meet(self, topic: str) -> None:
+        """Brokers of a topic hear of us. A topic without a route may come to have one later."""
+        instance = self._running()[0]
+        try:
+            await instance.routes.refresh(topic)
+        except ClientError as error:
+            log.warning("%s: %s", topic, error)
+        instance.heartbeats.forget()
+        await instance.heartbeat_all()
+
+    async def _places(self, topic: str | None) -> list[PopSource]:
+        """Every broker of every topic that is asked for. ConfigError: not subscribed. NoRoute: none is known."""
+        instance = self._running()[0]
+        if topic is not None and self._namespace.wrap(topic) not in self._subscriptions:
+            raise ConfigError(f"{topic} is not subscribed")
+        if not self._subscriptions:
+            raise ConfigError("nothing is subscribed")
+        wanted = self.topics() if topic is None else {self._namespace.wrap(topic)}
+        failure: ClientError | None = None
+        sources: list[PopSource] = []
+        for name in sorted(wanted):
+            try:
+                await instance.routes.subscribe_queues(name)
+            except ClientError as error:
+                failure = error
+                continue
+            route = instance.routes.known(name)
+            assert route is not None
+            sources += [
+                self._source(name, data.broker_name)
+                for data in route.queues
+                if data.perm & PERM_READ and data.read_queues > 0
+            ]
+        if not sources:
+            raise failure or ClientError(f"no queue of {', '.join(sorted(wanted))} can be read")
+        return sources
+
+    def _source(self, topic: str, broker_name: str) -> PopSource:
+        pop = Pop(
+            group=self.group,
+            queue=MessageQueue(topic, broker_name, ANY_QUEUE),
+            subscription=self._subscriptions[topic],
+            batch=0,
+            invisible_ms=0,
+            wait_ms=0,
+            from_first=self.options.from_where is ConsumeFromWhere.FIRST_OFFSET,
+            in_order=self.options.orderly,
+        )
+        return PopSource(pop, self._namespace.unwrap(topic))
+
+    def _wanted(self, source: PopSource, message: ReceivedMessage) -> bool:
+        """Brokers tell tags by their hash: another tag of the same hash is acknowledged and passed over."""
+        tags = source.pop.subscription.tags
+        if not tags or message.tags in tags:
+            return True
+        self._running()[0].spawn(self.ack(message))
+        return False
+
+    def _topic(self, message: ReceivedMessage) -> str:
+        return self._namespace.wrap(message.topic)
+
+
+def receipt_of(message: ReceivedMessage) -> Receipt:
+    """ReceiptWrong: the message was not popped."""
+    text = message.get_property(Property.POP_CHECK_POINT)
+    if text is None:
+        raise ReceiptWrong(f"{message.message_id} was not popped: it has no receipt")
+    return Receipt.of(text)
+
+
+def _ms(name: str, seconds: float) -> int:
+    if not 0 < seconds <= 3 * 86400:
+        raise ConfigError(f"{name}: {seconds} is not within 0..{3 * 86400}")
+    return max(int(seconds * 1000), 1)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
