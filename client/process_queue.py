@@ -148,6 +148,10 @@ class ProcessQueue:
         """Lowest and highest offset that wait."""
         return (self._first(), self._last()) if self._messages else None
 
+    @property
+    def taken_count(self) -> int:
+        return len(self._taken)
+
     def taken_range(self) -> tuple[int, int] | None:
         return (min(self._taken), max(self._taken)) if self._taken else None
 

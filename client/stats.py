@@ -1,0 +1,169 @@
+"""ConsumerStats: how fast a consumer pulls and how its handlers do, by topic, over the last minute and the last hour.
+
+What operators are told with the running info. Event loop only; `sample` is to be called each 10 s.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+SAMPLE_S = 10.0
+
+
+class Sample(NamedTuple):
+    at_s: float
+    times: int
+    total: float
+
+
+class Sums(NamedTuple):
+    """What came within a window."""
+
+    seconds: float
+    times: int
+    total: float
+
+    @property
+    def per_second(self) -> float:
+        return self.total / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.times if self.times else 0.0
+
+
+class Window:
+    """Totals as they were each `period_s`, `kept` times: a window reaches from the oldest one to now."""
+
+    def __init__(self, period_s: float, kept: int, now_s: float) -> None:
+        self._period_s = period_s
+        self._samples = deque([Sample(now_s - period_s, 0, 0)], maxlen=kept)
+        self._next_s = now_s
+
+    def sample(self, now: Sample) -> None:
+        if now.at_s >= self._next_s:
+            self._samples.append(now)
+            self._next_s = now.at_s + self._period_s
+
+    def until(self, now: Sample) -> Sums:
+        first = self._samples[0]
+        return Sums(now.at_s - first.at_s, now.times - first.times, now.total - first.total)
+
+
+class Counted:
+    """One quantity: how often, and how much in all."""
+
+    def __init__(self, now_s: float) -> None:
+        self._times = 0
+        self._total = 0.0
+        self._minute = Window(SAMPLE_S, 6, now_s)
+        self._hour = Window(600, 6, now_s)
+        self._day = Window(3600, 24, now_s)
+
+    def add(self, amount: float) -> None:
+        self._times += 1
+        self._total += amount
+
+    def sample(self, now_s: float) -> None:
+        now = Sample(now_s, self._times, self._total)
+        for window in (self._minute, self._hour, self._day):
+            window.sample(now)
+
+    def minute(self, now_s: float) -> Sums:
+        return self._minute.until(Sample(now_s, self._times, self._total))
+
+    def hour(self, now_s: float) -> Sums:
+        return self._hour.until(Sample(now_s, self._times, self._total))
+
+    def day(self, now_s: float) -> Sums:
+        return self._day.until(Sample(now_s, self._times, self._total))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeStatus:
+    """Milliseconds for a pull and a call of a handler, messages for each second; failures of the last hour."""
+
+    pull_ms: float
+    pulled_per_s: float
+    consume_ms: float
+    ok_per_s: float
+    failed_per_s: float
+    failed: int
+
+    def json(self) -> dict[str, object]:
+        return {
+            "consumeFailedMsgs": self.failed,
+            "consumeFailedTPS": self.failed_per_s,
+            "consumeOKTPS": self.ok_per_s,
+            "consumeRT": self.consume_ms,
+            "pullRT": self.pull_ms,
+            "pullTPS": self.pulled_per_s,
+        }
+
+
+class _Topic:
+    def __init__(self, now_s: float) -> None:
+        self.pull_ms = Counted(now_s)
+        self.pulled = Counted(now_s)
+        self.consume_ms = Counted(now_s)
+        self.succeeded = Counted(now_s)
+        self.failed = Counted(now_s)
+
+    def sample(self, now_s: float) -> None:
+        for counted in (self.pull_ms, self.pulled, self.consume_ms, self.succeeded, self.failed):
+            counted.sample(now_s)
+
+
+class ConsumerStats:
+    """`topic` is that of the queue, a retry topic counts by itself."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._topics: dict[str, _Topic] = {}
+
+    def pull_took(self, topic: str, elapsed_s: float) -> None:
+        """A pull that found messages."""
+        self._of(topic).pull_ms.add(elapsed_s * 1000)
+
+    def pulled(self, topic: str, messages: int) -> None:
+        self._of(topic).pulled.add(messages)
+
+    def consumed(self, topic: str, elapsed_s: float) -> None:
+        """A call of a handler."""
+        self._of(topic).consume_ms.add(elapsed_s * 1000)
+
+    def succeeded(self, topic: str, messages: int) -> None:
+        self._of(topic).succeeded.add(messages)
+
+    def failed(self, topic: str, messages: int) -> None:
+        self._of(topic).failed.add(messages)
+
+    async def sample(self) -> None:
+        """Let the windows move on; fits an instance's `every`."""
+        now_s = self._clock()
+        for counted in self._topics.values():
+            counted.sample(now_s)
+
+    def status(self, topic: str) -> ConsumeStatus:
+        counted, now_s = self._topics.get(topic), self._clock()
+        if counted is None:
+            return ConsumeStatus(0.0, 0.0, 0.0, 0.0, 0.0, 0)
+        consume = counted.consume_ms.minute(now_s)
+        if not consume.total:
+            consume = counted.consume_ms.hour(now_s)
+        return ConsumeStatus(
+            pull_ms=counted.pull_ms.minute(now_s).mean,
+            pulled_per_s=counted.pulled.minute(now_s).per_second,
+            consume_ms=consume.mean,
+            ok_per_s=counted.succeeded.minute(now_s).per_second,
+            failed_per_s=counted.failed.minute(now_s).per_second,
+            failed=int(counted.failed.hour(now_s).total),
+        )
+
+    def _of(self, topic: str) -> _Topic:
+        counted = self._topics.get(topic)
+        if counted is None:
+            counted = self._topics[topic] = _Topic(self._clock())
+        return counted
