@@ -1,0 +1,136 @@
+"""What consume services are given in tests: recorders instead of brokers, and a clock and a scheduler moved by hand."""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.calling import HandlerCalls
+from firearrow.client.consuming import Verdict
+from firearrow.client.hooks import ConsumeHook
+from firearrow.client.listeners import Handler, HandlerThreads, Listeners
+from firearrow.client.message import MessageQueue
+
+
+class Timeline:
+    """A clock, `later` and `every` of a service; time passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self._numbers = itertools.count()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._cancelled: set[int] = set()
+        self.repeated: list[tuple[float, Callable[[], Awaitable[object]], float]] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def later(self, after_s: float, callback: Callable[[], None]) -> "Timer":
+        number = next(self._numbers)
+        heapq.heappush(self._due, (self.now + after_s, number, callback))
+        return Timer(self._cancelled, number)
+
+    def every(self, seconds: float, work: Callable[[], Awaitable[object]], first_s: float) -> "Timer":
+        self.repeated.append((seconds, work, first_s))
+        return Timer(self._cancelled, next(self._numbers))
+
+    @property
+    def waits(self) -> list[float]:
+        """Seconds until each pending call, rounded."""
+        return [
+            round(at - self.now, 6) for at, number, _ in sorted(self._due) if number not in self._cancelled
+        ]
+
+    async def pass_by(self, seconds: float) -> None:
+        """Move on; what falls due is called at its time, and the loop settles each time."""
+        until = self.now + seconds
+        await settled()
+        while self._due and self._due[0][0] <= until:
+            self.now, number, callback = heapq.heappop(self._due)
+            if number not in self._cancelled:
+                callback()
+                await settled()
+        self.now = until
+
+
+@dataclass(eq=False)
+class Timer:
+    cancelled: set[int]
+    number: int
+
+    def cancel(self) -> None:
+        self.cancelled.add(self.number)
+
+
+async def settled() -> None:
+    """Everything that can go on without time passing has gone on (threads excepted)."""
+    for _ in range(60):
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Offsets:
+    """Updates as they came: (queue, offset, increase_only)."""
+
+    updates: list[tuple[MessageQueue, int, bool]] = field(default_factory=list)
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
+        self.updates.append((queue, offset, increase_only))
+
+    @property
+    def last(self) -> int:
+        return self.updates[-1][1]
+
+
+@dataclass
+class Stats:
+    calls: list[tuple[str, float]] = field(default_factory=list)
+    good: int = 0
+    bad: int = 0
+
+    def consumed(self, topic: str, elapsed_s: float) -> None:
+        self.calls.append((topic, elapsed_s))
+
+    def succeeded(self, topic: str, messages: int) -> None:
+        self.good += messages
+
+    def failed(self, topic: str, messages: int) -> None:
+        self.bad += messages
+
+
+@dataclass
+class Back:
+    """A send-back that works while `takes` says so."""
+
+    takes: Callable[[ReceivedMessage], bool] = lambda message: True
+    given: list[tuple[int, int]] = field(default_factory=list)
+
+    async def __call__(self, message: ReceivedMessage, delay_level: int = 0) -> bool:
+        self.given.append((message.queue_offset, delay_level))
+        await asyncio.sleep(0)
+        return self.takes(message)
+
+
+def calls_of(
+    handler: Handler | dict[str, Handler],
+    judge: Callable[[object], Verdict],
+    stats: Stats,
+    clock: Callable[[], float],
+    *,
+    threads: HandlerThreads,
+    hooks: tuple[ConsumeHook, ...] = (),
+    timeout_s: float = 900,
+) -> HandlerCalls:
+    """One handler for every topic, or one for each."""
+    handler_of = handler.get if isinstance(handler, dict) else lambda topic: handler
+    return HandlerCalls(
+        group="workers",
+        listeners=Listeners(handler_of, threads),
+        judge=judge,
+        stats=stats,
+        hooks=hooks,
+        timeout_s=timeout_s,
+        clock=clock,
+    )

@@ -1,0 +1,98 @@
+"""Consume directly: what each answer is called, and what the operator is told who asks a group that is not here."""
+
+import asyncio
+import json
+
+import pytest
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.consume_directly import answer_consume_directly
+from firearrow.client.consuming import Accepted, ConsumeResult, ConsumeService
+from firearrow.client.message import MessageQueue
+from tests.client import test_orderly
+from tests.client.records import received, record
+from tests.client.test_concurrently import Room, answering
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [(None, "CR_SUCCESS"), (False, "CR_LATER"), (Accepted(0), "CR_SUCCESS"), ("x", "CR_THROW_EXCEPTION")],
+)
+async def test_a_concurrent_handler_is_called_once_and_nothing_else_happens(
+    answer: object, result: str
+) -> None:
+    room = Room(answering(answer))
+    (message,) = received(QUEUE, [7])
+    told = await room.service.consume_directly(message, "broker-b")
+    assert (told["consumeResult"], told["order"], told["autoCommit"]) == (result, False, True)
+    assert message.broker_name == "broker-b"
+    assert (room.offsets.updates, room.back.given, room.stats.good) == ([], [], 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (None, "CR_SUCCESS"),
+        (False, "CR_LATER"),
+        (ConsumeResult.COMMIT, "CR_COMMIT"),
+        (ConsumeResult.ROLLBACK, "CR_ROLLBACK"),
+    ],
+)
+async def test_an_orderly_handler_answers_for_itself(answer: object, result: str) -> None:
+    room = test_orderly.Room(answering(answer), auto_commit=False)
+    told = await room.service.consume_directly(*received(QUEUE, [7]), "broker-a")
+    assert (told["consumeResult"], told["order"], told["autoCommit"]) == (result, True, False)
+
+
+async def test_what_a_handler_raised_is_told() -> None:
+    async def handler(messages: list[ReceivedMessage]) -> None:
+        raise ValueError("no stock")
+
+    told = await Room(handler).service.consume_directly(*received(QUEUE, [7]), "broker-a")
+    assert (told["consumeResult"], told["remark"]) == ("CR_THROW_EXCEPTION", "ValueError: no stock")
+
+
+async def asked(body: bytes, group: str = "workers") -> tuple[RemotingCommand, list[str]]:
+    topics: list[str] = []
+
+    async def handler(messages: list[ReceivedMessage]) -> None:
+        await asyncio.sleep(0)
+        topics.extend(message.topic for message in messages)
+
+    service = Room(handler).service
+    services: dict[str, ConsumeService] = {"workers": service}
+    request = RemotingCommand.request(
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        {"consumerGroup": group, "brokerName": "broker-a", "msgId": "x"},
+        body,
+    )
+    return await answer_consume_directly(request, services.get, lambda flag, stored: stored), topics
+
+
+async def test_a_broker_gets_the_result_as_json() -> None:
+    answer, topics = await asked(record(b"body", "%RETRY%workers", RETRY_TOPIC="orders"))
+    assert answer.code == 0
+    assert topics == ["orders"]
+    told = json.loads(answer.body)
+    assert told.pop("spentTimeMills") >= 0
+    assert told == {"autoCommit": True, "consumeResult": "CR_SUCCESS", "order": False, "remark": None}
+
+
+async def test_a_group_that_is_not_here_is_refused() -> None:
+    answer, _ = await asked(record(b"body"), "strangers")
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "The Consumer Group <strangers> not exist in this consumer",
+    )
+
+
+@pytest.mark.parametrize("body", [b"", record(b"a") + record(b"b")])
+async def test_just_one_message_is_wanted(body: bytes) -> None:
+    answer, _ = await asked(body)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark is not None
+    assert answer.remark.startswith("body: ")
