@@ -1,0 +1,143 @@
+"""The JSON of Java's clients, both ways; whatever comes in, the answer is a value or a JsonError."""
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from firearrow.client import java_json
+from firearrow.client.java_json import JsonError
+from firearrow.client.message import MessageQueue
+
+QUEUE = MessageQueue("Topic", "broker-a", 1)
+KEY = '{"brokerName":"broker-a","queueId":1,"topic":"Topic"}'
+INFO = (
+    b'{"mqPopTable":{{"brokerName":"broker-a","queueId":-1,"topic":"Topic"}:{"droped":false,"lastPopTimestamp":0,'
+    b'"waitAckCount":0}},"properties":{"PROP_CONSUMEORDERLY":"false"},"statusTable":{"Topic":{"pullTPS":0.0}},'
+    b'"subscriptionSet":[{"classFilterMode":false,"codeSet":[97,98],"subString":"a || b"}],"userConsumerInfo":{}}'
+)
+"""Written by Java 5.5.0, shortened."""
+
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+)
+texts = st.text(st.characters(codec="utf-8"))
+queues = st.builds(MessageQueue, texts, texts, st.integers(-(1 << 31), (1 << 31) - 1))
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts | queues, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def test_what_java_wrote_comes_out_as_it_went_in() -> None:
+    assert java_json.dumps(java_json.loads(INFO)) == INFO
+
+
+def test_queues_are_keys() -> None:
+    assert java_json.loads(f'{{"offsetTable":{{{KEY}:5}}}}') == {"offsetTable": {QUEUE: 5}}
+    assert java_json.dumps({"offsetTable": {QUEUE: 5}}) == f'{{"offsetTable":{{{KEY}:5}}}}'.encode()
+
+
+def test_bare_numbers_are_keys_and_a_comma_may_hang() -> None:
+    assert java_json.loads('{0:"a", -1 : [1,2,],}') == {"0": "a", "-1": [1, 2]}
+    assert java_json.dumps({0: "a"}) == b'{0:"a"}'
+
+
+def test_offsets_come_as_a_map_by_objects_by_texts_or_as_a_list() -> None:
+    as_text = json.dumps({KEY: 5})
+    as_list = '[{"brokerName":"broker-a","offset":5,"queueId":1,"topic":"Topic"}]'
+    for text in (f"{{{KEY}:5}}", as_text, as_list):
+        assert java_json.queue_offsets(java_json.loads(text)) == {QUEUE: 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("5", "a map from queues to offsets"),
+        ('{"no queue":5}', "no value at character 0"),
+        ('{"5":5}', "a message queue is wanted"),
+        ('[{"brokerName":"b","queueId":1,"topic":"t"}]', "its offset is no number"),
+        ('[{"brokerName":"b","queueId":1,"topic":"t","offset":true}]', "its offset is no number"),
+        (
+            '[{"brokerName":"b","queueId":1,"topic":"t","offset":9223372036854775808}]',
+            "its offset is no number",
+        ),
+        (
+            '[{"brokerName":"b","queueId":2147483648,"topic":"t","offset":1}]',
+            "without topic, brokerName or queueId",
+        ),
+        ('[{"brokerName":"b","queueId":1,"offset":1}]', "without topic, brokerName or queueId"),
+        ("[5]", "a message queue is wanted"),
+    ],
+)
+def test_offsets_that_are_none_are_refused(text: str, says: str) -> None:
+    with pytest.raises(JsonError, match=says):
+        java_json.queue_offsets(java_json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[", '{"a"', '{"a":', '{"a":1', "[1", "[1 2]", "{{}:1}", '{{"topic":"t"}:1}', "nul", "NaN",
+     "{a:Infinity}", '"\\x"', "1 2", "{:1}", "{,}", "9" * 5000, "'a'", b"\xff\xfe", "\x00"],
+)  # fmt: skip
+def test_what_nobody_writes_is_refused(text: str | bytes) -> None:
+    with pytest.raises(JsonError):
+        java_json.loads(text)
+
+
+@pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000, "{{" * 100_000, "[0,{0:" * 100_000])
+def test_depth_has_an_end(deep: str) -> None:
+    with pytest.raises(JsonError, match=f"nested deeper than {java_json.DEPTH_MAX}|no value|no key"):
+        java_json.loads(deep)
+
+
+def test_depth_ends_where_it_says() -> None:
+    def nested(depth: int) -> str:
+        return "[" * depth + "{0:1}" + "]" * depth
+
+    assert java_json.loads(nested(java_json.DEPTH_MAX - 1)), "the number within is a level, too"
+    with pytest.raises(JsonError, match="nested deeper"):
+        java_json.loads(nested(java_json.DEPTH_MAX))
+
+
+def test_size_ends_where_it_says() -> None:
+    whole = b" " * (java_json.BYTES_MAX - 1) + b"5"
+    assert java_json.loads(whole) == 5
+    with pytest.raises(JsonError, match=f"at most {java_json.BYTES_MAX}"):
+        java_json.loads(whole + b" ")
+
+
+@given(values)
+@example({QUEUE: {QUEUE: [QUEUE.topic]}})
+def test_what_is_written_is_read(value: object) -> None:
+    for pretty in (False, True):
+        assert java_json.loads(java_json.dumps(value, pretty=pretty)) == value
+
+
+@given(scalars | st.lists(scalars) | st.dictionaries(st.text(), scalars))
+def test_all_json_is_read(value: object) -> None:
+    assert java_json.loads(json.dumps(value)) == value
+
+
+@given(st.binary() | st.text(alphabet='{}[]":,\\ 019-truefalsenl\n'))
+def test_noise_is_a_value_or_refused(noise: bytes | str) -> None:
+    try:
+        java_json.loads(noise)
+    except JsonError:
+        pass
+
+
+@given(st.integers(0, len(INFO) - 1), st.integers(0, 255))
+def test_a_changed_byte_is_a_value_or_refused(at: int, byte: int) -> None:
+    try:
+        java_json.loads(INFO[:at] + bytes([byte]) + INFO[at + 1 :])
+    except JsonError:
+        pass
+
+
+@given(st.integers(0, len(INFO) - 1))
+def test_a_cut_text_is_refused(at: int) -> None:
+    with pytest.raises(JsonError):
+        java_json.loads(INFO[:at])
