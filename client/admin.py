@@ -1,0 +1,368 @@
+"""Admin: what operators and tests ask of brokers and name servers: topics, groups, offsets, progress, messages.
+
+Asks anew each time and keeps nothing. Names are the user's: namespaces are put on and taken off here. Loop thread.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow.client import admin_records, java_json
+from firearrow.client.admin_calls import AdminCalls
+from firearrow.client.admin_records import (
+    ClusterInfo,
+    Connection,
+    ConsumerConnections,
+    ConsumerLag,
+    GroupConfig,
+    QueueRange,
+    TopicConfig,
+    read,
+)
+from firearrow.client.errors import ClientError, ConfigError, NoRoute, NotRunning, check
+from firearrow.client.instance import Instance
+from firearrow.client.message import MessageQueue
+from firearrow.client.message_queries import FOREVER_MS, MessageQueries
+from firearrow.client.names import Namespace, check_group, check_topic, is_system_topic
+from firearrow.client.options import ClientOptions, client_options
+from firearrow.client.positions import Positions
+
+log = logging.getLogger("firearrow.client")
+
+T = TypeVar("T")
+TIMEOUT_S = 6.0
+
+
+class Admin:
+    """`async with Admin(name_server="host:port") as admin`. Every verb: BrokerError, TransportError, NoRoute."""
+
+    def __init__(
+        self,
+        name_server: str | None = None,
+        *,
+        client: ClientOptions | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._options = client_options(client, name_server)
+        self._namespace = Namespace(self._options.namespace)
+        self._timeout_s = timeout_s
+        self._instance: Instance | None = None
+
+    async def start(self) -> Self:
+        if self._instance is None:
+            self._instance = await Instance.of(self._options)
+        return self
+
+    async def close(self) -> None:
+        instance, self._instance = self._instance, None
+        if instance is not None:
+            await instance.leave()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ---- clusters and brokers ----
+
+    async def cluster_info(self) -> ClusterInfo:
+        return await self._calls.clusters()
+
+    async def broker_config(self, broker_name: str) -> dict[str, str]:
+        """What is in force at the master."""
+        answer = await self._calls.ask_broker(broker_name, RequestCode.GET_BROKER_CONFIG)
+        lines = answer.body.decode("utf-8", "replace").splitlines()
+        pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+    async def update_broker_config(self, broker_name: str, values: Mapping[str, str]) -> None:
+        lines = [f"{name}={value}\n" for name, value in values.items()]
+        if any(line.count("\n") > 1 or "\r" in line for line in lines):
+            raise ConfigError("values: a line break cannot be part of one")
+        await self._calls.ask_broker(broker_name, RequestCode.UPDATE_BROKER_CONFIG, "".join(lines).encode())
+
+    async def broker_runtime(self, broker_name: str) -> dict[str, str]:
+        """Counters and states as Apache's tools show them."""
+        answer = await self._calls.ask_broker(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return read(answer.body, admin_records.texts)
+
+    # ---- topics ----
+
+    async def create_topic(
+        self,
+        topic: str,
+        queues: int = 8,
+        *,
+        read_queues: int | None = None,
+        perm: int = 6,
+        order: bool = False,
+        message_type: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        cluster: str | None = None,
+    ) -> list[str]:
+        """Make or change it at every master (of one cluster): the names of those that took it.
+
+        Returns when name servers know of it, too. If no broker took it: the last one's error.
+        """
+        if is_system_topic(check_topic(topic)):
+            raise ConfigError(f"topic {topic} belongs to the system")
+        wanted = dict(attributes or {}) | ({"message.type": message_type} if message_type else {})
+        ext = {
+            "topic": self._namespace.wrap(topic), "defaultTopic": "TBW102",
+            "readQueueNums": str(read_queues or queues), "writeQueueNums": str(queues), "perm": str(perm),
+            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": str(order).lower(),
+            "attributes": ",".join(f"+{name}={value}" for name, value in wanted.items()),
+        }  # fmt: skip
+        taken: list[str] = []
+        failure: ClientError | None = None
+        for name, address in (await self._calls.masters(cluster)).items():
+            try:
+                await self._calls.ask_again(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+                taken.append(name)
+            except ClientError as error:
+                log.warning("topic %s: broker %s did not take it: %s", topic, name, error)
+                failure = error
+        if failure is not None and not taken:
+            raise failure
+        await self._calls.await_route(ext["topic"], set(taken))
+        return taken
+
+    async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """At all masters and name servers. A topic that does not exist is no error."""
+        ext = {"topic": self._namespace.wrap(check_topic(topic))}
+        await self._calls.ask_masters(RequestCode.DELETE_TOPIC_IN_BROKER, ext, cluster=cluster)
+        await self._calls.ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext)
+
+    async def topics(self) -> list[str]:
+        """All that name servers know, those of the system and of groups among them."""
+        answer = await self._calls.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(
+            self._namespace.unwrap(name) for name in read(answer.body, lambda r: r.texts("topicList"))
+        )
+
+    async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
+        """By the name of the broker."""
+        wrapped = self._namespace.wrap(topic)
+        answers = await self._calls.ask_brokers_of(wrapped, RequestCode.GET_TOPIC_CONFIG, {"topic": wrapped})
+        configs = {name: read(answer.body, admin_records.topic_config) for name, answer in answers.items()}
+        return {name: replace(config, topic=topic) for name, config in configs.items()}
+
+    async def topic_stats(self, topic: str) -> dict[MessageQueue, QueueRange]:
+        wrapped = self._namespace.wrap(topic)
+        answers = await self._calls.ask_brokers_of(
+            wrapped, RequestCode.GET_TOPIC_STATS_INFO, {"topic": wrapped}
+        )
+        stats = [read(answer.body, admin_records.topic_stats) for answer in answers.values()]
+        return self._shown(pair for each in stats for pair in each.items())
+
+    async def queues(self, topic: str, *, write: bool = False) -> list[MessageQueue]:
+        """Those that can be read, or written to, by a fresh route; in the order of allocation. NoRoute: none."""
+        wrapped = self._namespace.wrap(topic)
+        routes = self._calls.instance.routes
+        await routes.refresh(wrapped)
+        if write:
+            found = list((await routes.publish_info(wrapped, template=wrapped)).queues)
+        else:
+            found = await routes.subscribe_queues(wrapped)
+        if not found:
+            raise NoRoute(f"topic {topic}: no queue")
+        return sorted(replace(queue, topic=topic) for queue in found)
+
+    # ---- offsets of queues ----
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        return await self._positions.max_offset(self._told(queue))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        return await self._positions.min_offset(self._told(queue))
+
+    async def earliest_ms(self, queue: MessageQueue) -> int:
+        """When the first message was stored, -1 if there is none."""
+        return await self._positions.earliest_ms(self._told(queue))
+
+    async def offset_at(self, queue: MessageQueue, when: datetime | int, *, upper: bool = False) -> int:
+        """The first message stored at `when` (ms if a number) or later; with `upper` the last one until then."""
+        wrapped = self._told(queue)
+        if not upper:
+            return await self._positions.offset_at(wrapped, _milliseconds(when))
+        ext = {
+            "topic": wrapped.topic, "queueId": str(queue.queue_id), "timestamp": str(_milliseconds(when)),
+            "boundaryType": "UPPER",
+        }  # fmt: skip
+        answer = await self._calls.ask_master(
+            queue.broker_name, wrapped.topic, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext
+        )
+        return check(answer, queue.broker_name).integer("offset")
+
+    # ---- messages ----
+
+    async def view_message(self, topic: str, message_id: str) -> ReceivedMessage:
+        """By either kind of id. ClientError NO_MESSAGE (208)."""
+        return await self._queries.view(topic, message_id)
+
+    async def message_by_unique_id(
+        self, topic: str, unique_id: str, begin_ms: int | None = None, end_ms: int = FOREVER_MS
+    ) -> ReceivedMessage:
+        """Of the last three days, unless told otherwise. ClientError NO_MESSAGE (208)."""
+        return await self._queries.by_unique_id(topic, unique_id, begin_ms, end_ms)
+
+    async def messages_by_key(
+        self, topic: str, key: str, most: int = 64, begin_ms: int = 0, end_ms: int = FOREVER_MS
+    ) -> list[ReceivedMessage]:
+        """Oldest first, at most `most` of each broker."""
+        return await self._queries.by_key(topic, key, most, begin_ms, end_ms)
+
+    # ---- consumer groups ----
+
+    async def create_group(self, config: GroupConfig | str, cluster: str | None = None) -> None:
+        """Make or change it at every master (of one cluster); a name alone stands for the defaults."""
+        wanted = GroupConfig(group=config) if isinstance(config, str) else config
+        body = replace(wanted, group=self._namespace.wrap(check_group(wanted.group))).encode()
+        await self._calls.ask_masters(
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body, cluster=cluster
+        )
+
+    async def delete_group(self, group: str, *, offsets: bool = True, cluster: str | None = None) -> None:
+        """At every master, with its offsets unless told otherwise. Its retry and dead-letter topics stay."""
+        flag = str(offsets).lower()
+        ext = {"groupName": self._namespace.wrap(group), "cleanOffset": flag, "removeOffset": flag}
+        await self._calls.ask_masters(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext, cluster=cluster)
+
+    async def groups(self) -> dict[str, GroupConfig]:
+        """Of all masters together."""
+        found: dict[str, GroupConfig] = {}
+        for answer in await self._calls.ask_masters(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG):
+            found |= read(answer.body, admin_records.groups)
+        plain = {self._namespace.unwrap(name): config for name, config in found.items()}
+        return {name: replace(config, group=name) for name, config in plain.items()}
+
+    async def groups_of(self, topic: str) -> list[str]:
+        """Groups that have an offset in the topic or members that want it."""
+        wrapped = self._namespace.wrap(topic)
+        answers = await self._calls.ask_brokers_of(
+            wrapped, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": wrapped}
+        )
+        names = {name for a in answers.values() for name in read(a.body, lambda r: r.texts("groupList"))}
+        return sorted(map(self._namespace.unwrap, names))
+
+    async def consumer_lag(self, group: str, topic: str | None = None) -> ConsumerLag:
+        """How far the group is, in one topic or all that it has offsets of."""
+        ext = {"consumerGroup": self._namespace.wrap(group)}
+        if topic is not None:
+            ext["topic"] = self._namespace.wrap(topic)
+        answers = await self._calls.ask_masters(RequestCode.GET_CONSUME_STATS, ext)
+        lags = [read(answer.body, admin_records.consumer_lag) for answer in answers]
+        queues = self._shown(pair for each in lags for pair in each.queues.items())
+        return ConsumerLag(sum(each.tps for each in lags), queues)
+
+    async def offset(self, group: str, queue: MessageQueue) -> int | None:
+        """What the broker has stored for the group, None if nothing."""
+        ext = self._group_queue(group, queue) | {"setZeroIfNotFound": "false"}
+        answer = await self._calls.ask_master(
+            queue.broker_name, ext["topic"], RequestCode.QUERY_CONSUMER_OFFSET, ext
+        )
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return check(answer, queue.broker_name).integer("offset")
+
+    async def update_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Members that run store theirs over it: see `reset_offsets`."""
+        ext = self._group_queue(group, queue) | {"commitOffset": str(offset)}
+        answer = await self._calls.ask_master(
+            queue.broker_name, ext["topic"], RequestCode.UPDATE_CONSUMER_OFFSET, ext
+        )
+        check(answer, queue.broker_name)
+
+    async def reset_offsets(
+        self, group: str, topic: str, when: datetime | int | None, *, force: bool = True
+    ) -> dict[MessageQueue, int]:
+        """Let the group go on at `when` (ms if a number), or at the end if None; members that run obey. The offsets.
+
+        Without `force` no offset is moved ahead.
+        """
+        time_ms = -1 if when is None else _milliseconds(when)
+        wrapped = self._namespace.wrap(topic)
+        ext = {
+            "topic": wrapped, "group": self._namespace.wrap(group), "timestamp": str(time_ms),
+            "isForce": str(force).lower(), "queueId": "-1",
+        }  # fmt: skip
+        answers = await self._calls.ask_brokers_of(wrapped, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+        resets = [read(answer.body, admin_records.reset_offsets) for answer in answers.values()]
+        return self._shown(pair for each in resets for pair in each.items())
+
+    # ---- clients ----
+
+    async def consumers(self, group: str) -> ConsumerConnections:
+        """BrokerError CONSUMER_NOT_ONLINE (206): no member is connected."""
+        ext = {"consumerGroup": self._namespace.wrap(group)}
+        found = await self._calls.ask_who_knows(RequestCode.GET_CONSUMER_CONNECTION_LIST, ext)
+        all_ = [read(answer.body, admin_records.consumer_connections) for answer in found]
+        return replace(all_[0], connections=_distinct(c for each in all_ for c in each.connections))
+
+    async def producers(self, group: str) -> tuple[Connection, ...]:
+        """BrokerError: no producer of this group is connected."""
+        found = await self._calls.ask_who_knows(
+            RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": self._namespace.wrap(group)}
+        )
+        return _distinct(c for answer in found for c in read(answer.body, admin_records.connections))
+
+    async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> dict[str, Any]:
+        """What a member says of itself: the JSON object as it is, with queues as keys of its `mqTable`."""
+        ext = {
+            "consumerGroup": self._namespace.wrap(group), "clientId": client_id,
+            "jstackEnable": str(stacks).lower(),
+        }  # fmt: skip
+        found = await self._calls.ask_who_knows(RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
+        info = java_json.loads(found[0].body)
+        if not isinstance(info, dict):
+            raise ClientError(f"{client_id}: no running info: {str(info)[:80]}")
+        return info
+
+    # ---- inside ----
+
+    @property
+    def _calls(self) -> AdminCalls:
+        if self._instance is None:
+            raise NotRunning("the admin is not started: `async with Admin(...)`")
+        return AdminCalls(self._instance, self._timeout_s)
+
+    @property
+    def _positions(self) -> Positions:
+        return Positions(self._calls.instance)
+
+    @property
+    def _queries(self) -> MessageQueries:
+        return MessageQueries(self._calls.instance, self._timeout_s)
+
+    def _told(self, queue: MessageQueue) -> MessageQueue:
+        """As brokers know it."""
+        return replace(queue, topic=self._namespace.wrap(queue.topic))
+
+    def _shown(self, table: Iterable[tuple[MessageQueue, T]]) -> dict[MessageQueue, T]:
+        """As users know it, in order."""
+        plain = {replace(queue, topic=self._namespace.unwrap(queue.topic)): value for queue, value in table}
+        return dict(sorted(plain.items()))
+
+    def _group_queue(self, group: str, queue: MessageQueue) -> dict[str, str]:
+        return {
+            "consumerGroup": self._namespace.wrap(group), "topic": self._namespace.wrap(queue.topic),
+            "queueId": str(queue.queue_id), "bname": queue.broker_name,
+        }  # fmt: skip
+
+
+def _milliseconds(when: datetime | int) -> int:
+    return when if isinstance(when, int) else int(when.timestamp() * 1000)
+
+
+def _distinct(found: Iterable[Connection]) -> tuple[Connection, ...]:
+    """A client is connected to many brokers, but is one; in the order of ids."""
+    return tuple(sorted({each.client_id: each for each in found}.values(), key=lambda each: each.client_id))

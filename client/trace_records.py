@@ -1,0 +1,283 @@
+"""Trace records: what producers and consumers note of messages on their way, as Apache's clients write and read it.
+
+Fields end with byte 1, records with byte 2; a field that is None is the text `null`. Values only: any thread.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from firearrow.client.errors import RocketMQError
+
+FIELD, RECORD = "\x01", "\x02"
+NULL = "null"
+TEXT_MAX = 128 << 20
+FIELD_CHARS_MAX = 1 << 20
+
+
+class TraceError(RocketMQError, ValueError):
+    """A text that is no trace; says which field of which record."""
+
+
+class MessageKind(Enum):
+    """The value is what stands in a record."""
+
+    NORMAL = 0
+    HALF = 1
+    COMMIT = 2
+    DELAY = 3
+    ORDER = 4
+
+
+class ReturnType(Enum):
+    """How a handler ended. The value is what stands in a record."""
+
+    SUCCESS = 0
+    TIME_OUT = 1
+    EXCEPTION = 2
+    RETURNNULL = 3
+    FAILED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """`Pub`: a message was sent. `time_ms` is its start, `body_bytes` its size after compression."""
+
+    time_ms: int
+    region: str
+    group: str
+    topic: str
+    message_id: str
+    tags: str | None
+    keys: str | None
+    store_host: str | None
+    body_bytes: int
+    cost_ms: int
+    kind: MessageKind
+    offset_message_id: str | None
+    success: bool
+
+    def encode(self) -> str:
+        return _line(
+            "Pub", self.time_ms, self.region, self.group, self.topic, self.message_id, self.tags, self.keys,
+            self.store_host, self.body_bytes, self.cost_ms, self.kind, self.offset_message_id, self.success,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeBegun:
+    """`SubBefore`: a handler is about to get a message. One call of it has one request id."""
+
+    time_ms: int
+    region: str
+    group: str
+    request_id: str
+    message_id: str
+    retries: int
+    keys: str | None
+
+    def encode(self) -> str:
+        return _line(
+            "SubBefore", self.time_ms, self.region, self.group, self.request_id, self.message_id, self.retries,
+            self.keys,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeEnded:
+    """`SubAfter`: the handler answered. `time_ms` is 0 and `group` None where the writer left them out."""
+
+    request_id: str
+    message_id: str
+    cost_ms: int
+    success: bool
+    keys: str | None
+    returned: ReturnType
+    time_ms: int
+    group: str | None
+
+    def encode(self) -> str:
+        return _line(
+            "SubAfter", self.request_id, self.message_id, self.cost_ms, self.success, self.keys, self.returned,
+            self.time_ms, self.group,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnded:
+    """`EndTransaction`: what was decided, and whether because the broker asked. `state` is Java's name of it."""
+
+    time_ms: int
+    region: str
+    group: str
+    topic: str
+    message_id: str
+    tags: str | None
+    keys: str | None
+    store_host: str | None
+    kind: MessageKind
+    transaction_id: str | None
+    state: str
+    from_check: bool
+
+    def encode(self) -> str:
+        return _line(
+            "EndTransaction", self.time_ms, self.region, self.group, self.topic, self.message_id, self.tags, self.keys,
+            self.store_host, self.kind, self.transaction_id, self.state, self.from_check,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """`Recall`: a timer message was called back."""
+
+    time_ms: int
+    region: str
+    group: str
+    topic: str
+    message_id: str
+    success: bool
+
+    def encode(self) -> str:
+        return _line(
+            "Recall", self.time_ms, self.region, self.group, self.topic, self.message_id, self.success
+        )
+
+
+TraceRecord = Sent | ConsumeBegun | ConsumeEnded | TransactionEnded | Recalled
+
+
+def searchable(record: TraceRecord) -> Iterator[str]:
+    """By what the record is to be found: message ids (a batch has many) and keys."""
+    yield from record.message_id.split(",")
+    if not isinstance(record, Recalled) and record.keys:
+        yield from record.keys.split()
+
+
+def decode(text: str) -> list[TraceRecord]:
+    """The records of one trace message; kinds that we do not know are left out. TraceError."""
+    if len(text) > TEXT_MAX:
+        raise TraceError(f"a trace of {len(text)} characters, at most {TEXT_MAX}")
+    return list(_decoded(text.split(RECORD)))
+
+
+def _decoded(lines: Iterable[str]) -> Iterator[TraceRecord]:
+    for line in lines:
+        kind, *fields = line.split(FIELD)
+        read = _READERS.get(kind)
+        if read is not None:
+            yield read(_Fields(kind, fields))
+
+
+class _Fields:
+    """Hands out the fields of one record in their order."""
+
+    def __init__(self, kind: str, fields: list[str]) -> None:
+        self._kind = kind
+        self._fields = fields
+        self._at = 0
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def maybe(self, name: str) -> str | None:
+        if self._at >= len(self._fields):
+            raise TraceError(f"{self._kind}: {name} is missing")
+        text = self._fields[self._at]
+        self._at += 1
+        if len(text) > FIELD_CHARS_MAX:
+            raise TraceError(f"{self._kind}: {name} has {len(text)} characters, at most {FIELD_CHARS_MAX}")
+        return None if text == NULL else text
+
+    def text(self, name: str) -> str:
+        return self.maybe(name) or ""
+
+    def number(self, name: str) -> int:
+        text = self.text(name)
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
+            raise TraceError(f"{self._kind}: {name}: {text[:40]!r} is no number")
+        return int(text)
+
+    def flag(self, name: str) -> bool:
+        return self.text(name).lower() == "true"
+
+    def kind(self) -> MessageKind:
+        number = self.number("kind")
+        if number not in _KINDS:
+            raise TraceError(f"{self._kind}: kind: there is no kind {number}")
+        return MessageKind(number)
+
+    def returned(self) -> ReturnType:
+        number = self.number("returned")
+        if number not in _RETURNS:
+            raise TraceError(f"{self._kind}: returned: there is no return type {number}")
+        return ReturnType(number)
+
+
+_KINDS = {kind.value for kind in MessageKind}
+_RETURNS = {kind.value for kind in ReturnType}
+
+
+def _sent(fields: _Fields) -> Sent:
+    """The oldest end with the kind, then came the success, then the offset id before it."""
+    number = len(fields)
+    return Sent(
+        fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("topic"),
+        fields.text("message_id"), fields.maybe("tags"), fields.maybe("keys"), fields.maybe("store_host"),
+        fields.number("body_bytes"), fields.number("cost_ms"), fields.kind(),
+        fields.maybe("offset_message_id") if number >= 13 else None,
+        fields.flag("success") if number >= 12 else True,
+    )  # fmt: skip
+
+
+def _begun(fields: _Fields) -> ConsumeBegun:
+    return ConsumeBegun(
+        fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("request_id"),
+        fields.text("message_id"), fields.number("retries"), fields.maybe("keys"),
+    )  # fmt: skip
+
+
+def _ended(fields: _Fields) -> ConsumeEnded:
+    number = len(fields)
+    return ConsumeEnded(
+        fields.text("request_id"), fields.text("message_id"), fields.number("cost_ms"), fields.flag("success"),
+        fields.maybe("keys"), fields.returned() if number >= 6 else ReturnType.SUCCESS,
+        fields.number("time_ms") if number >= 8 else 0, fields.maybe("group") if number >= 8 else None,
+    )  # fmt: skip
+
+
+def _transaction_ended(fields: _Fields) -> TransactionEnded:
+    return TransactionEnded(
+        fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("topic"),
+        fields.text("message_id"), fields.maybe("tags"), fields.maybe("keys"), fields.maybe("store_host"),
+        fields.kind(), fields.maybe("transaction_id"), fields.text("state"), fields.flag("from_check"),
+    )  # fmt: skip
+
+
+def _recalled(fields: _Fields) -> Recalled:
+    return Recalled(
+        fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("topic"),
+        fields.text("message_id"), fields.flag("success"),
+    )  # fmt: skip
+
+
+_READERS: dict[str, Callable[[_Fields], TraceRecord]] = {
+    "Pub": _sent,
+    "SubBefore": _begun,
+    "SubAfter": _ended,
+    "EndTransaction": _transaction_ended,
+    "Recall": _recalled,
+}
+
+
+def _line(*fields: object) -> str:
+    return FIELD.join(map(_text, fields)) + RECORD
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value.value if isinstance(value, Enum) else value)
