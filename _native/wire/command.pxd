@@ -4,6 +4,7 @@
 from libc.stdint cimport int32_t
 
 from firearrow._native.wire.frame cimport Frame
+from firearrow._native.wire.header cimport Header
 
 cdef class RemotingCommand:
     cdef public int32_t code, language, version, opaque, flag
@@ -13,3 +14,4 @@ cdef class RemotingCommand:
     cdef public bytes body
 
 cdef RemotingCommand command_of(const Frame *frame)
+cdef RemotingCommand command_from(const Frame *frame, const Header *header)

@@ -50,10 +50,14 @@ cdef str text_of(const Span *span):
 
 cdef RemotingCommand command_of(const Frame *frame):
     cdef Header header
-    cdef int n
     cdef int status = scan_header(frame.header, frame.header_bytes, frame.serializer, &header)
     if status < 0:
         raise WireError(header_fault(status))
+    return command_from(frame, &header)
+
+
+cdef RemotingCommand command_from(const Frame *frame, const Header *header):
+    cdef int n
     cdef RemotingCommand command = RemotingCommand.__new__(RemotingCommand)
     command.code = header.code
     command.language = header.language

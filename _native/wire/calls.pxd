@@ -1,0 +1,32 @@
+# Calls: a connection of a client. Numbers what it sends, brings answers to who waits, keeps time-outs.
+#
+# Ownership: `pending` owns the waiters; one leaves it exactly once, with its answer, its time-out or the loss of the
+# connection. A waiter reads its answer in place: frame and header die when `answered` returns.
+#
+# Order: one sweep each TICK_S looks for waiters that are late or no longer wanted; there is no timer for each call.
+# An answer that nobody waits for is dropped. Thread: the loop's.
+
+from libc.stdint cimport int32_t
+
+from firearrow._native.wire.conn cimport Conn
+from firearrow._native.wire.frame cimport Frame
+from firearrow._native.wire.header cimport Header
+
+cdef class Waiter:
+    cdef double deadline
+    cdef readonly object future
+
+    cdef object answer_of(self, const Frame *frame, const Header *header)
+
+cdef class Calls(Conn):
+    cdef readonly dict pending_calls
+    cdef Py_ssize_t pending_max
+    cdef int32_t last_opaque
+    cdef double earliest          # no deadline lies before it
+    cdef object sweep
+    cdef readonly bint retired
+
+    cdef int32_t number(self) noexcept
+    cdef bint refuse(self, object future) except -1
+    cdef int end_late(self, double now) except -1
+    cdef int wait_for(self, int32_t opaque, Waiter waiter, double timeout_s) except -1

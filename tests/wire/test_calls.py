@@ -1,0 +1,224 @@
+"""Calls: every call ends once, with its answer, its time-out or the loss of the connection."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from firearrow._native.wire.calls import TICK_S, Calls, Failure
+from firearrow._native.wire.command import RemotingCommand
+from tests.client.waiting import wait_until
+from tests.wire.test_conn import Transport
+
+
+class Failed(Exception):
+    pass
+
+
+class Client(Calls, asyncio.BufferedProtocol):
+    def __init__(self, loop: asyncio.AbstractEventLoop, pending_max: int = 100) -> None:
+        super().__init__(loop, pending_max=pending_max)
+        self.requests: list[RemotingCommand] = []
+        self.faults: list[str] = []
+        self.gone = 0
+
+    def received(self, command: RemotingCommand) -> None:
+        self.requests.append(command)
+
+    def broken(self, fault: str) -> None:
+        self.faults.append(fault)
+
+    def left(self) -> None:
+        self.gone += 1
+
+    def failure(self, kind: Failure, reason: Exception | None = None) -> Failed:
+        return Failed(kind, reason)
+
+    def feed(self, data: bytes) -> None:
+        buffer = self.get_buffer(-1)
+        buffer[: len(data)] = data
+        self.buffer_updated(len(data))
+
+
+def run(test: Callable[[Client, Transport], Awaitable[None]], pending_max: int = 100) -> None:
+    async def main() -> None:
+        client, transport = Client(asyncio.get_running_loop(), pending_max), Transport()
+        client.connection_made(transport)  # type: ignore[arg-type]
+        await test(client, transport)
+
+    asyncio.run(main())
+
+
+def asked(transport: Transport) -> list[RemotingCommand]:
+    """The requests written so far, each in a write of its own or several in one."""
+    data, found = b"".join(transport.writes), []
+    while data:
+        size = 4 + int.from_bytes(data[:4])
+        found.append(RemotingCommand.decode(data[:size]))
+        data = data[size:]
+    return found
+
+
+def test_answers_go_to_who_asked_in_whatever_order() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        calls = [client.call(RemotingCommand.request(10 + n), 5) for n in range(3)]
+        await asyncio.sleep(0)
+        assert len(transport.writes) == 1
+        requests = asked(transport)
+        assert [request.code for request in requests] == [10, 11, 12]
+        assert len({request.opaque for request in requests}) == 3
+        for number in (2, 0, 1):
+            client.feed(requests[number].answer(0, f"to {number}").encode())
+        assert [(await call).remark for call in calls] == ["to 0", "to 1", "to 2"]
+        assert client.pending == 0
+
+    run(test)
+
+
+def test_requests_of_the_peer_are_handed_on() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        call = client.call(RemotingCommand.request(10), 5)
+        client.feed(RemotingCommand.request(40, {"k": "v"}).encode())
+        client.feed(RemotingCommand(0, opaque=999, flag=1).encode())
+        assert [(request.code, request.ext) for request in client.requests] == [(40, {"k": "v"})]
+        assert not call.done()
+        call.cancel()
+
+    run(test)
+
+
+def test_a_late_call_ends_and_its_answer_is_dropped() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        slow, fast = client.call(RemotingCommand.request(10), 30), client.call(RemotingCommand.request(11), 0)
+        with pytest.raises(Failed) as error:
+            await fast
+        assert error.value.args == (Failure.LATE, None)
+        late = asked(transport)[1]
+        client.feed(late.answer().encode())
+        assert (client.pending, slow.done(), client.faults) == (1, False, [])
+        slow.cancel()
+
+    run(test)
+
+
+def test_time_outs_are_kept_while_others_wait_longer() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        calls = [client.call(RemotingCommand.request(10), seconds) for seconds in (30, 0.15, 0.05)]
+        for call, least in ((calls[2], 0.05), (calls[1], 0.15)):
+            with pytest.raises(Failed):
+                await call
+            assert least <= loop.time() - began < least + 10 * TICK_S
+        assert not calls[0].done()
+        calls[0].cancel()
+
+    run(test)
+
+
+def test_a_cancelled_call_disturbs_nobody() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        call, other = (client.call(RemotingCommand.request(10), 5) for _ in range(2))
+        call.cancel()
+        await asyncio.sleep(0)
+        for request in asked(transport):
+            client.feed(request.answer(0, "late").encode())
+        assert (await other).remark == "late"
+
+    run(test)
+
+
+def test_all_who_wait_hear_of_the_loss() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        calls = [client.call(RemotingCommand.request(10), 5) for _ in range(3)]
+        reason = OSError("reset")
+        client.connection_lost(reason)
+        for call in (*calls, client.call(RemotingCommand.request(10), 5)):
+            with pytest.raises(Failed) as error:
+                await call
+            assert error.value.args in ((Failure.LOST, reason), (Failure.CLOSED, None))
+        assert (client.gone, client.pending) == (1, 0)
+
+    run(test)
+
+
+def test_no_more_calls_than_allowed_wait() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        calls = [client.call(RemotingCommand.request(10), 5) for _ in range(3)]
+        with pytest.raises(Failed) as error:
+            await calls[2]
+        assert error.value.args == (Failure.FULL, None)
+        await asyncio.sleep(0)
+        client.feed(asked(transport)[0].answer().encode())
+        assert not client.call(RemotingCommand.request(10), 5).done()
+        client.connection_lost(None)
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    run(test, pending_max=2)
+
+
+def test_a_retired_connection_closes_behind_the_last_answer() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        call = client.call(RemotingCommand.request(10), 5)
+        await asyncio.sleep(0)
+        client.retire()
+        assert not transport.closing
+        client.feed(asked(transport)[0].answer().encode())
+        assert transport.closing
+        await call
+
+    run(test)
+
+
+def test_a_retired_connection_does_not_wait_for_the_cancelled() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        client.call(RemotingCommand.request(10), 30).cancel()
+        client.retire()
+        await wait_until(lambda: transport.closing)
+
+    run(test)
+
+
+def test_a_broken_answer_ends_all_calls() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        call = client.call(RemotingCommand.request(10), 5)
+        await asyncio.sleep(0)
+        opaque = asked(transport)[0].opaque
+        header = b'{"code":0,"flag":1,"opaque":%d,"remark":"\\ux"}' % opaque
+        client.feed((4 + len(header)).to_bytes(4) + len(header).to_bytes(4) + header)
+        assert (client.faults, transport.closing) == (["the header is not JSON"], True)
+        client.connection_lost(None)
+        with pytest.raises(Failed):
+            await call
+
+    run(test)
+
+
+def test_a_client_reads_on_while_its_writing_is_stuck() -> None:
+    async def test(client: Client, transport: Transport) -> None:
+        call = client.call(RemotingCommand.request(10), 5)
+        await asyncio.sleep(0)
+        client.pause_writing()
+        assert transport.reading
+        client.feed(asked(transport)[0].answer().encode())
+        await call
+
+    run(test)
+
+
+def test_each_thread_receives_into_a_window_of_its_own() -> None:
+    windows: list[memoryview] = []
+
+    def thread() -> None:
+        loop = asyncio.new_event_loop()
+        windows.append(Client(loop).get_buffer(-1))
+        loop.close()
+
+    threads = [threading.Thread(target=thread) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    windows[0][:4] = b"mine"
+    assert windows[1][:4] != b"mine"
