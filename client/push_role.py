@@ -1,0 +1,359 @@
+"""PushRole: what a running push consumer is made of, put together: offsets, handlers, pulls, rebalance, locks.
+
+What its instance knows of the consumer (a ConsumerRole). Made for one run: begun once, ended once. Event loop only.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from inspect import isawaitable
+
+import orjson
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.allocate import strategy_of
+from firearrow.client.calling import HandlerCalls
+from firearrow.client.compression import open_body
+from firearrow.client.consume_concurrently import ConcurrentService
+from firearrow.client.consume_directly import answer_consume_directly
+from firearrow.client.consume_orderly import OrderlyService
+from firearrow.client.consuming import Cancellable, ConsumeService, concurrent_verdict, orderly_verdict
+from firearrow.client.errors import NoRoute, check
+from firearrow.client.hooks import ConsumeHook, FilterHook
+from firearrow.client.inspection import serve_inspection
+from firearrow.client.instance import Instance
+from firearrow.client.listeners import HandlerThreads, Listeners
+from firearrow.client.local_offsets import LocalOffsetStore
+from firearrow.client.locks import QueueLocks
+from firearrow.client.message import MessageQueue
+from firearrow.client.names import Namespace
+from firearrow.client.offset_store import OffsetStore
+from firearrow.client.options import MessageModel, PushConsumerOptions
+from firearrow.client.positions import Positions
+from firearrow.client.process_queue import ProcessQueue
+from firearrow.client.pull_loop import PullLoop, PullParts
+from firearrow.client.pull_request import PullRequest
+from firearrow.client.pulling import Puller
+from firearrow.client.rebalance import Queues, RebalanceParts, Rebalancer
+from firearrow.client.remote_offsets import RemoteOffsetStore
+from firearrow.client.republisher import Republisher
+from firearrow.client.resets import OffsetReset
+from firearrow.client.running_info import Running, running_info
+from firearrow.client.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
+from firearrow.client.start_offset import start_offset
+from firearrow.client.stats import SAMPLE_S, ConsumerStats
+from firearrow.client.subscriptions import Subscriptions, now_ms
+
+log = logging.getLogger("firearrow.client")
+
+QueueListener = Callable[[str, Queues, Queues], Awaitable[None] | None]
+"""`(topic, all queues, my queues)`, topic by its name at the brokers; called when my queues have changed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PushSetting:
+    """What a user has said. `group` by its name at the brokers."""
+
+    group: str
+    options: PushConsumerOptions
+    namespace: Namespace
+    subscriptions: Subscriptions
+    offset_store: OffsetStore | None = None
+    queue_listener: QueueListener | None = None
+    consume_hooks: Sequence[ConsumeHook] = field(default=())
+    filter_hooks: Sequence[FilterHook] = field(default=())
+
+
+class PushRole:
+    """`running`: pulls may go on."""
+
+    def __init__(self, instance: Instance, setting: PushSetting) -> None:
+        self.instance = instance
+        self.group = setting.group
+        self.setting = setting
+        self.options = options = setting.options
+        self.running = False
+        self.stats = ConsumerStats()
+        self._sampler: Cancellable | None = None
+        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.offsets = setting.offset_store or self._default_offsets()
+        self._republisher = Republisher(instance.options)
+        self._locks = _PersistingLocks(self) if options.orderly and self._clustering else None
+        self.service: ConsumeService = self._make_service()
+        self._start_offset = start_offset(
+            self.offsets, Positions(instance), options.from_where, int(options.from_time.timestamp()) * 1000
+        )
+        self._puller = Puller(instance, self.group, setting.filter_hooks)
+        self.pulls = self._make_loop()
+        self.rebalancer = self._make_rebalancer()
+        self._reset = OffsetReset(
+            rebalancer=self.rebalancer,
+            offsets=self.offsets,
+            pause=self.pause,
+            resume=self._resume,
+            orderly=self._locks is not None,
+        )
+        self._started_ms = now_ms()
+        serve_inspection(instance)
+        serve_directly(instance)
+
+    # ---- what the instance asks ----
+
+    def topics(self) -> set[str]:
+        return set(self.setting.subscriptions)
+
+    def heartbeat_data(self) -> dict[str, object]:
+        return {
+            "groupName": self.group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": self.options.model.value,
+            "consumeFromWhere": self.options.from_where.value,
+            "subscriptionDataSet": [
+                wanted.heartbeat_json() for wanted in self.setting.subscriptions.values()
+            ],
+            "unitMode": False,
+        }
+
+    async def rebalance(self) -> bool:
+        """A paused consumer keeps what it has."""
+        if not self.running:
+            return True
+        return not self.pulls.paused and await self.rebalancer.run()
+
+    async def persist_offsets(self) -> None:
+        await self.offsets.persist_all(list(self.table))
+
+    # ---- life ----
+
+    async def begin(self) -> None:
+        """Join the group, in Java's order. RocketMQError: `end` must be called all the same."""
+        await self.offsets.load()
+        await self.service.start()
+        await self.instance.join_consumer(self)
+        self._sampler = self.instance.every(SAMPLE_S, self.stats.sample)
+        self.running = True
+        await self._fetch_routes()
+        await self._check_filters()
+        if await self.instance.heartbeat_all():
+            self.instance.rebalance_soon()
+
+    async def end(self, drain_s: float) -> None:
+        """Pull no more, let handlers finish, tell how far we are, leave the group."""
+        self.running = False
+        await self.pulls.stop()
+        await self.service.stop(drain_s)
+        if self._sampler is not None:
+            self._sampler.cancel()
+        if self.instance.consumers.get(self.group) is self:
+            await self.persist_offsets()
+            await self.instance.leave_consumer(self)
+        self.rebalancer.close()
+        await self._republisher.close()
+
+    async def subscriptions_changed(self) -> None:
+        """Java waits for its timers instead: up to half a minute."""
+        await self._fetch_routes()
+        self.instance.heartbeats.forget()
+        await self.instance.heartbeat_all()
+        self.instance.rebalance_soon()
+
+    async def _fetch_routes(self) -> None:
+        """A topic that does not exist yet will be found later. ClientError: no name server."""
+        for topic in self.setting.subscriptions:
+            try:
+                await self.instance.routes.refresh(topic)
+            except NoRoute as error:
+                log.log(logging.DEBUG if topic.startswith("%") else logging.WARNING, "%s", error)
+
+    async def _check_filters(self) -> None:
+        """Let a broker of each topic read expressions that are no tags. BrokerError: it cannot."""
+        for topic, wanted in self.setting.subscriptions.items():
+            address = self.instance.routes.any_broker_of(topic)
+            if wanted.kind == "TAG" or address is None:
+                continue
+            body = {
+                "clientId": self.instance.client_id,
+                "group": self.group,
+                "subscriptionData": wanted.heartbeat_json(),
+            }
+            request = RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG, body=orjson.dumps(body))
+            answer = await self.instance.call(address, request, self.instance.options.api_timeout_s)
+            check(answer, address)
+
+    # ---- what operators ask ----
+
+    def known_offsets(self, topic: str) -> dict[MessageQueue, int]:
+        return self.offsets.snapshot(topic)
+
+    async def running_info(self, *, stacks: bool) -> dict[str, object]:
+        running = Running(
+            instance=self.instance,
+            group=self.group,
+            options=self.options,
+            passive=True,
+            started_ms=self._started_ms,
+            subscriptions=self.setting.subscriptions.values(),
+            table=self.table,
+            pop_table=self.rebalancer.pop_table,
+            offsets=self.offsets,
+            stats=self.stats,
+        )
+        return await running_info(running, stacks=stacks)
+
+    async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
+        await self._reset.run(topic, offsets)
+
+    def pause(self) -> None:
+        self.pulls.paused = True
+
+    def resume(self) -> None:
+        self.pulls.paused = False
+        self.instance.rebalance_soon()
+
+    # ---- what queues go through ----
+
+    async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
+        """The broker must know the newer version before the first pull tells it."""
+        self.setting.subscriptions.renew(topic)
+        self.pulls.thresholds.spread(self.options, len(self.table))
+        self.instance.heartbeats.forget()
+        await self.instance.heartbeat_all()
+        if self.setting.queue_listener is not None:
+            told = self.setting.queue_listener(topic, everything, mine)
+            if isawaitable(told):
+                await told
+
+    async def _repair(self, request: PullRequest) -> None:
+        """The broker has no such offset. The stored one is frozen, so that late results do not undo the repair."""
+        self.offsets.update_and_freeze(request.queue, request.next_offset)
+        await self.offsets.persist(request.queue)
+        await self.rebalancer.remove(request.queue)
+        self.instance.rebalance_soon()
+
+    async def _resume(self) -> None:
+        self.resume()
+
+    def _begin(self, request: PullRequest) -> None:
+        if self.running:
+            self.pulls.begin(request)
+
+    # ---- parts ----
+
+    @property
+    def _clustering(self) -> bool:
+        return self.options.model is MessageModel.CLUSTERING
+
+    def _default_offsets(self) -> OffsetStore:
+        if self._clustering:
+            return RemoteOffsetStore(self.instance, self.group)
+        return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
+
+    def _make_service(self) -> ConsumeService:
+        options, setting = self.options, self.setting
+        threads = HandlerThreads(f"ConsumeMessageThread_{self.group}", options.threads)
+        calls = HandlerCalls(
+            group=self.group,
+            listeners=Listeners(setting.subscriptions.handler_of, threads),
+            judge=orderly_verdict if options.orderly else concurrent_verdict,
+            stats=self.stats,
+            hooks=setting.consume_hooks,
+            namespace=setting.namespace,
+            timeout_s=options.consume_timeout_s,
+        )
+        back = self._make_send_back()
+        if options.orderly:
+            return OrderlyService(
+                calls=calls,
+                threads=threads,
+                at_a_time=options.threads,
+                batch_size=options.batch_size,
+                offsets=self.offsets,
+                locks=self._locks,
+                publish=back.publish,
+                max_reconsume_times=back.max_reconsume_times,
+                every=self.instance.every,
+                rest_s=options.suspend_s,
+                auto_commit=options.auto_commit,
+            )
+        return ConcurrentService(
+            calls=calls,
+            threads=threads,
+            at_a_time=options.threads,
+            batch_size=options.batch_size,
+            offsets=self.offsets,
+            send_back=back.back if self._clustering else None,
+            queues=self.table.values,
+            every=self.instance.every,
+            timeout_s=options.consume_timeout_s,
+        )
+
+    def _make_send_back(self) -> SendBack:
+        most = self.options.max_reconsume_times
+        if most < 0:
+            most = ORDERLY_RECONSUME_MAX if self.options.orderly else RECONSUME_MAX
+        return SendBack(
+            group=self.group,
+            max_reconsume_times=most,
+            caller=self.instance,
+            publish=self._republisher.publish,
+            namespace=self.setting.namespace,
+        )
+
+    def _make_loop(self) -> PullLoop:
+        return PullLoop(
+            PullParts(
+                options=self.options,
+                puller=self._puller,
+                offsets=self.offsets,
+                service=self.service,
+                subscriptions=self.setting.subscriptions,
+                running=lambda: self.running,
+                start_offset=self._start_offset,
+                repair=self._repair,
+                stats=self.stats,
+                exception_delay_s=self.instance.options.exception_delay_s,
+            )
+        )
+
+    def _make_rebalancer(self) -> Rebalancer:
+        parts = RebalanceParts(
+            instance=self.instance,
+            group=self.group,
+            model=self.options.model,
+            strategy=strategy_of(self.options.allocate),
+            offsets=self.offsets,
+            topics=lambda: self.setting.subscriptions,
+            start_offset=self._start_offset,
+            begin=self._begin,
+            changed=self._changed,
+            locks=self._locks,
+            broker_assigns=not self.options.client_rebalance,
+        )
+        return Rebalancer(parts, self.table)
+
+
+def serve_directly(instance: Instance) -> None:
+    """Answer operators who want one message handled here and now, for all push consumers of the instance."""
+
+    def service_of(group: str) -> ConsumeService | None:
+        consumer = instance.consumers.get(group)
+        return consumer.service if isinstance(consumer, PushRole) else None
+
+    async def directly(request: RemotingCommand, address: str) -> RemotingCommand:
+        log.info("%s has a message handled directly", address)
+        return await answer_consume_directly(request, service_of, open_body)
+
+    instance.serve(RequestCode.CONSUME_MESSAGE_DIRECTLY, directly)
+
+
+class _PersistingLocks(QueueLocks):
+    """Locks whose queues nobody gets before he can read how far we are."""
+
+    def __init__(self, role: PushRole) -> None:
+        super().__init__(role.instance, role.group, role.table)
+        self._role = role
+
+    async def unlock_all(self) -> None:
+        await self._role.persist_offsets()
+        await super().unlock_all()

@@ -1,0 +1,62 @@
+"""Subscriptions: which topics a consumer wants, by the names that brokers know, and whose handlers they go to.
+
+A handler outlives its subscription: what was pulled before, and what comes back to be tried again, is still its own.
+Never tells anybody: the owner sends heartbeats. Event loop only.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from firearrow.client.listeners import Handler
+from firearrow.client.names import Namespace
+from firearrow.client.subscription import Subscription
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Subscriptions(Mapping[str, Subscription]):
+    """Topic, with its namespace → Subscription."""
+
+    def __init__(self, namespace: Namespace, clock_ms: Callable[[], int] = now_ms) -> None:
+        self._namespace = namespace
+        self._clock_ms = clock_ms
+        self._wanted: dict[str, Subscription] = {}
+        self._handlers: dict[str, Handler] = {}
+
+    def add(self, topic: str, tags: str | None, sql: str | None, handler: Handler) -> None:
+        """`topic` as users know it. ConfigError: tags or sql cannot be used."""
+        self._wanted[self._namespace.wrap(topic)] = Subscription.of(self._namespace.wrap(topic), tags, sql)
+        self._handlers[self._namespace.unwrap(topic)] = handler
+
+    def add_all_of(self, topic: str) -> None:
+        """A topic whose messages show the topics they were sent to, as retry topics do."""
+        self._wanted.setdefault(topic, Subscription.of(topic))
+
+    def drop(self, topic: str) -> bool:
+        """Whether it was there. `topic` as users or as brokers know it."""
+        return self._wanted.pop(self._namespace.wrap(topic), None) is not None
+
+    def renew(self, topic: str) -> None:
+        """Its version grows, so that brokers take the next heartbeat for the newer one. `topic` as brokers know it."""
+        if topic in self._wanted:
+            self._wanted[topic] = self._wanted[topic].renewed(self._clock_ms())
+
+    def handler_of(self, topic: str) -> Handler | None:
+        """`topic` as users know it."""
+        return self._handlers.get(topic)
+
+    @property
+    def handled(self) -> bool:
+        """There is a handler at all."""
+        return bool(self._handlers)
+
+    def __getitem__(self, topic: str) -> Subscription:
+        return self._wanted[topic]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._wanted))
+
+    def __len__(self) -> int:
+        return len(self._wanted)

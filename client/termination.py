@@ -1,0 +1,67 @@
+"""Termination: SIGTERM and SIGINT become a call for all that run in a loop, so that each can come to a good end.
+
+Handlers that were there before come back with the first signal, so a second one ends the process the usual way, and
+when nobody waits any more. Main thread only; elsewhere signals cannot be had and nothing happens.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Termination:
+    """One for each loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: list[Callable[[], None]] = []
+        self._before: dict[signal.Signals, Any] = {}
+
+    def add(self, called: Callable[[], None]) -> None:
+        if not self._waiting:
+            self._before = {number: signal.getsignal(number) for number in SIGNALS}
+            for number in SIGNALS:
+                self._loop.add_signal_handler(number, self._signalled)
+        self._waiting.append(called)
+
+    def remove(self, called: Callable[[], None]) -> None:
+        if called in self._waiting:
+            self._waiting.remove(called)
+        if not self._waiting:
+            self._restore()
+
+    def _signalled(self) -> None:
+        self._restore()
+        for called in list(self._waiting):
+            called()
+
+    def _restore(self) -> None:
+        before, self._before = self._before, {}
+        for number, handler in before.items():
+            self._loop.remove_signal_handler(number)
+            if handler is not None:  # None: somebody's who is no Python
+                signal.signal(number, handler)
+
+
+_terminations: WeakKeyDictionary[asyncio.AbstractEventLoop, Termination] = WeakKeyDictionary()
+
+
+@contextmanager
+def on_termination(called: Callable[[], None]) -> Iterator[None]:
+    """Within, the first SIGTERM or SIGINT calls it in the running loop."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    termination = _terminations.setdefault(loop, Termination(loop))
+    termination.add(called)
+    try:
+        yield
+    finally:
+        termination.remove(called)
