@@ -1,0 +1,532 @@
+"""The push consumer against a real broker: its life, what reaches handlers, offsets, members that share, limits."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode
+from firearrow.client.consuming import ConsumeResult
+from firearrow.client.errors import BrokerError, ClientError, ConfigError, NotRunning
+from firearrow.client.message import MessageQueue
+from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
+from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.states import ServiceState
+from tests.client.conftest import unique
+from tests.client.feeding import Feeder
+from tests.client.waiting import wait_until
+from tests.interop.peers import Peer, address
+from tests.process import Connection
+
+FIRST = ConsumeFromWhere.FIRST_OFFSET
+Topics = Callable[..., str]
+
+
+@pytest.fixture
+def feeder(peer: Peer) -> Feeder:
+    return Feeder(peer)
+
+
+class Seen:
+    """A coroutine handler that keeps what it got."""
+
+    def __init__(self) -> None:
+        self.messages: list[ReceivedMessage] = []
+        self.batches: list[int] = []
+
+    async def __call__(self, messages: list[ReceivedMessage]) -> None:
+        self.messages += messages
+        self.batches.append(len(messages))
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages]
+
+
+def consumer(name_server: str, topic: str, handler: object, **options: object) -> PushConsumer:
+    chosen = PushConsumerOptions(**{"from_where": FIRST} | options)  # type: ignore[arg-type]
+    made = PushConsumer(unique("group"), name_server=name_server, options=chosen)
+    made.subscribe(topic, handler)  # type: ignore[call-overload]
+    return made
+
+
+def offset_files(directory: Path) -> list[Path]:
+    return list(directory.glob("*/*/offsets.json"))
+
+
+def again(first: PushConsumer, name_server: str, topic: str, handler: object) -> PushConsumer:
+    """Another member of the same group."""
+    made = PushConsumer(first.group, name_server=name_server, options=first.options)
+    made.subscribe(topic, handler)  # type: ignore[call-overload]
+    return made
+
+
+# ---- what reaches handlers ----
+
+
+async def test_everything_sent_reaches_the_handler_once(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(), Seen()
+    bodies = feeder.spread(topic, 200)
+    async with consumer(name_server, topic, seen):
+        await wait_until(lambda: len(seen.messages) >= 200)
+        feeder.feed(topic, [b"later"])
+        await wait_until(lambda: len(seen.messages) >= 201)
+    assert Counter(seen.bodies) == Counter([*bodies, b"later"])
+    assert set(seen.batches) == {1}
+
+
+async def test_the_example_of_the_manual_runs(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic, seen = topics(), []
+    feeder.feed(topic, [b"a"], tag="new")
+    feeder.feed(topic, [b"b"], tag="old")
+    feeder.feed(topic, [b"c"], tag="paid")
+    orders = PushConsumer(
+        unique("orders"), name_server=name_server, options=PushConsumerOptions(from_where=FIRST)
+    )
+
+    @orders.subscribe(topic, tags="new || paid")
+    async def handle(messages: list[ReceivedMessage]) -> ConsumeResult:
+        seen.extend((message.body, message.tags) for message in messages)
+        if len(seen) == 2:
+            orders.stop()
+        return ConsumeResult.SUCCESS
+
+    await orders.run()
+    assert sorted(seen) == [(b"a", "new"), (b"c", "paid")]
+    assert orders.state is ServiceState.SHUTDOWN_ALREADY
+
+
+async def test_plain_functions_run_in_threads_side_by_side(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic = topics(queues=1)
+    together, names = threading.Barrier(3, timeout=10), set()
+
+    def handle(messages: list[ReceivedMessage]) -> None:
+        names.add(threading.current_thread().name)
+        together.wait()
+
+    feeder.feed(topic, [b"1", b"2", b"3"])
+    async with consumer(name_server, topic, handle):
+        await wait_until(lambda: len(names) == 3)
+    assert threading.main_thread().name not in names
+
+
+async def test_batches_hold_at_most_what_was_asked_for(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(queues=1), Seen()
+    feeder.feed(topic, [b"%d" % n for n in range(30)])
+    async with consumer(name_server, topic, seen, batch_size=8):
+        await wait_until(lambda: len(seen.messages) == 30)
+    assert max(seen.batches) == 8
+
+
+async def test_each_topic_has_its_handler(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    first, second = topics(), topics()
+    to_first, to_second = Seen(), Seen()
+    both = consumer(name_server, first, to_first)
+    both.subscribe(second, to_second)
+    feeder.feed(first, [b"1"])
+    feeder.feed(second, [b"2"])
+    async with both:
+        await wait_until(lambda: to_first.messages and to_second.messages)
+    assert (to_first.bodies, to_second.bodies) == ([b"1"], [b"2"])
+    assert [message.topic for message in to_second.messages] == [second]
+
+
+async def test_messages_tell_where_they_come_from(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic, seen = topics(), Seen()
+    offsets = feeder.feed(topic, [bytes(range(256)), b"x"], queue_id=2, KEYS="k1 k2", colour="red")
+    async with consumer(name_server, topic, seen):
+        await wait_until(lambda: len(seen.messages) == 2)
+    message = min(seen.messages, key=lambda message: message.queue_offset)
+    assert message.body == bytes(range(256))
+    assert (message.topic, message.queue_id, message.queue_offset) == (topic, 2, offsets[0])
+    assert message.queue == MessageQueue(topic, message.broker_name, 2)
+    assert message.keys == ("k1", "k2")
+    assert message.properties["colour"] == "red"
+    assert int(message.properties["MAX_OFFSET"]) >= 1
+
+
+async def test_a_failed_message_comes_again_under_its_own_topic(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(), []
+
+    async def handle(messages: list[ReceivedMessage]) -> ConsumeResult:
+        seen.append((messages[0].topic, messages[0].reconsume_times, messages[0].body))
+        if messages[0].reconsume_times == 0:
+            raise ValueError("once more")
+        return ConsumeResult.SUCCESS
+
+    async with consumer(name_server, topic, handle):
+        feeder.feed(topic, [b"again"])
+        await wait_until(lambda: len(seen) == 2, 30)
+    assert seen == [(topic, 0, b"again"), (topic, 1, b"again")]
+
+
+@pytest.mark.parametrize("sql", ["colour = 'red' AND size > 3"])
+async def test_sql_chooses_by_properties(name_server: str, topics: Topics, feeder: Feeder, sql: str) -> None:
+    topic, seen = topics(), Seen()
+    chosen = PushConsumer(
+        unique("group"), name_server=name_server, options=PushConsumerOptions(from_where=FIRST)
+    )
+    chosen.subscribe(topic, seen, sql=sql)
+    feeder.feed(topic, [b"no"], colour="red", size="3")
+    feeder.feed(topic, [b"yes"], colour="red", size="4")
+    feeder.feed(topic, [b"no"], colour="blue", size="4")
+    async with chosen:
+        await wait_until(lambda: seen.messages)
+    assert seen.bodies == [b"yes"]
+
+
+async def test_filter_hooks_leave_messages_out_and_offsets_go_on(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(queues=1), Seen()
+
+    class OnlyEven:
+        def filter(
+            self, group: str, queue: MessageQueue, messages: list[ReceivedMessage]
+        ) -> list[ReceivedMessage]:
+            return [message for message in messages if int(message.body) % 2 == 0]
+
+    made = PushConsumer(
+        unique("group"),
+        name_server=name_server,
+        options=PushConsumerOptions(from_where=FIRST),
+        filter_hooks=[OnlyEven()],
+    )
+    made.subscribe(topic, seen)
+    feeder.feed(topic, [b"%d" % n for n in range(10)])
+    async with made:
+        await wait_until(lambda: len(seen.messages) == 5)
+    assert sorted(seen.bodies) == [b"0", b"2", b"4", b"6", b"8"]
+
+
+# ---- where it begins, and how far it is ----
+
+
+async def test_a_group_goes_on_where_it_stopped(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic, before, after = topics(queues=1), Seen(), Seen()
+    first = consumer(name_server, topic, before)
+    feeder.feed(topic, [b"1", b"2"])
+    async with first:
+        await wait_until(lambda: len(before.messages) == 2)
+    feeder.feed(topic, [b"3"])
+    second = again(first, name_server, topic, after)
+    async with second:
+        await wait_until(lambda: after.messages)
+    assert after.bodies == [b"3"]
+
+
+async def test_a_timestamp_is_where_a_new_group_begins(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(queues=1), Seen()
+    feeder.feed(topic, [b"1", b"2"])
+    later = datetime.now() + timedelta(hours=1)
+    late = consumer(name_server, topic, seen, from_where=ConsumeFromWhere.TIMESTAMP, from_time=later)
+    early = consumer(
+        name_server,
+        topic,
+        seen,
+        from_where=ConsumeFromWhere.TIMESTAMP,
+        from_time=datetime.now() - timedelta(hours=1),
+    )
+    async with early:
+        await wait_until(lambda: len(seen.messages) == 2)
+    async with late:
+        await wait_until(lambda: late.queues)
+        feeder.feed(topic, [b"3"])
+        await wait_until(lambda: len(seen.messages) >= 3)
+    assert seen.bodies[2:] in ([b"3"], [b"1", b"2", b"3"]), (
+        "the broker hides that a group of a young topic is new"
+    )
+
+
+async def test_broadcasting_members_get_everything_and_keep_their_offsets_in_files(
+    name_server: str, topics: Topics, feeder: Feeder, tmp_path: Path
+) -> None:
+    topic, group = topics(queues=2), unique("group")
+    seen = [Seen(), Seen(), Seen()]
+    feeder.spread(topic, 10, queues=2)
+
+    def member(number: int, handler: Seen) -> PushConsumer:
+        made = PushConsumer(
+            group,
+            client=ClientOptions(name_server=name_server, instance_name=f"member{number}"),
+            options=PushConsumerOptions(
+                from_where=FIRST, model=MessageModel.BROADCASTING, local_offsets=tmp_path
+            ),
+        )
+        made.subscribe(topic, handler)
+        return made
+
+    async with member(0, seen[0]), member(1, seen[1]):
+        await wait_until(lambda: len(seen[0].messages) == len(seen[1].messages) == 10)
+    assert {path.parts[-3].partition("@")[2] for path in offset_files(tmp_path)} == {"member0", "member1"}
+    feeder.feed(topic, [b"new"])
+    async with member(0, seen[2]):
+        await wait_until(lambda: seen[2].messages)
+    assert seen[2].bodies == [b"new"]
+
+
+async def test_an_offset_the_broker_does_not_have_is_repaired(
+    name_server: str, peer: Peer, topics: Topics, feeder: Feeder, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, before, after = topics(queues=1), Seen(), Seen()
+    feeder.feed(topic, [b"1", b"2", b"3"])
+    first = consumer(name_server, topic, before)
+    async with first:
+        await wait_until(lambda: len(before.messages) == 3)
+    with Connection(address(peer.address)) as connection:
+        ext = {"consumerGroup": first.group, "topic": topic, "queueId": "0", "commitOffset": "1000"}
+        assert connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext).code == 0
+    second = again(first, name_server, topic, after)
+    async with second:
+        await wait_until(lambda: "has no offset 1000, goes to 3" in caplog.text)
+        feeder.feed(topic, [b"4"])
+        await wait_until(lambda: after.messages)
+    assert after.bodies == [b"4"]
+
+
+# ---- members ----
+
+
+async def test_members_split_the_queues_and_take_over_when_one_leaves(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, group, seen = topics(queues=4), unique("group"), Seen()
+
+    def member() -> PushConsumer:
+        made = PushConsumer(group, name_server=name_server, options=PushConsumerOptions(from_where=FIRST))
+        made.subscribe(topic, seen)
+        return made
+
+    def mine(one: PushConsumer) -> int:
+        return sum(queue.topic == topic for queue in one.queues)
+
+    first, second = member(), member()
+    async with first:
+        await wait_until(lambda: mine(first) == 4)
+        async with second:
+            await wait_until(lambda: mine(first) == mine(second) == 2, 20)
+            assert not first.queues & {queue for queue in second.queues if queue.topic == topic}
+            feeder.spread(topic, 40)
+            await wait_until(lambda: len(set(seen.bodies)) == 40)
+        await wait_until(lambda: mine(first) == 4, 20)
+    assert len(seen.messages) == 40
+
+
+async def test_a_queue_listener_hears_of_changes(name_server: str, topics: Topics) -> None:
+    topic, heard = topics(queues=3), []
+    made = PushConsumer(
+        unique("group"),
+        name_server=name_server,
+        queue_listener=lambda topic, everything, mine: heard.append((topic, len(everything), len(mine))),
+    )
+    made.subscribe(topic, Seen())
+    async with made:
+        await wait_until(lambda: (topic, 3, 3) in heard)
+
+
+# ---- life ----
+
+
+async def test_a_consumer_runs_once(name_server: str, topics: Topics) -> None:
+    made = consumer(name_server, topics(), Seen())
+    assert made.state is ServiceState.CREATE_JUST
+    await made.start()
+    assert made.state is ServiceState.RUNNING
+    with pytest.raises(NotRunning, match="RUNNING"):
+        await made.start()
+    await made.close()
+    await made.close()
+    with pytest.raises(NotRunning, match="SHUTDOWN_ALREADY"):
+        await made.start()
+    with pytest.raises(NotRunning):
+        made.pause()
+
+
+async def test_a_failed_start_leaves_nothing_and_may_be_tried_again(name_server: str, topics: Topics) -> None:
+    topic = topics()
+    made = PushConsumer(unique("group"), client=ClientOptions(name_server="127.0.0.1:1"))
+    made.subscribe(topic, Seen())
+    tasks = len(asyncio.all_tasks())
+    for _ in range(2):
+        with pytest.raises(ClientError):
+            await made.start()
+        assert made.state is ServiceState.START_FAILED
+    assert len(asyncio.all_tasks()) == tasks
+    made._client = ClientOptions(name_server=name_server)
+    await made.start()
+    assert made.state is ServiceState.RUNNING
+    await made.close()
+
+
+async def test_an_expression_that_no_broker_understands_fails_the_start(
+    name_server: str, topics: Topics
+) -> None:
+    made = PushConsumer(unique("group"), name_server=name_server)
+    made.subscribe(topics(), Seen(), sql="this is no expression (")
+    with pytest.raises(BrokerError):
+        await made.start()
+    assert made.state is ServiceState.START_FAILED
+
+
+async def test_a_group_runs_once_in_an_instance(name_server: str, topics: Topics) -> None:
+    topic, group, client = topics(), unique("group"), ClientOptions(name_server=name_server)
+    first, second = (PushConsumer(group, client=client) for _ in range(2))
+    first.subscribe(topic, Seen())
+    second.subscribe(topic, Seen())
+    async with first:
+        with pytest.raises(ConfigError, match=group):
+            await second.start()
+        assert second.state is ServiceState.CREATE_JUST
+        assert first.state is ServiceState.RUNNING
+    await second.start()
+    await second.close()
+
+
+async def test_what_cannot_be_meant_is_refused(name_server: str) -> None:
+    with pytest.raises(ConfigError, match="reserved"):
+        PushConsumer("DEFAULT_CONSUMER", name_server=name_server)
+    with pytest.raises(ConfigError, match="group"):
+        PushConsumer("a b", name_server=name_server)
+    with pytest.raises(ConfigError, match="allocate"):
+        PushConsumer("g", name_server=name_server, options=PushConsumerOptions(allocate="NONE"))
+    made = PushConsumer("g", name_server=name_server)
+    with pytest.raises(ConfigError, match="topic"):
+        made.subscribe("a b", Seen())
+    with pytest.raises(ConfigError, match="callable"):
+        made.subscribe("t", 3)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="handler"):
+        await made.start()
+
+
+async def test_pausing_stops_pulls_and_resuming_goes_on(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(queues=1), Seen()
+    made = consumer(name_server, topic, seen, pull_suspend_s=0.1)
+    async with made:
+        feeder.feed(topic, [b"1"])
+        await wait_until(lambda: seen.messages)
+        made.pause()
+        assert made.paused
+        await asyncio.sleep(0.5)  # a pull that was on its way is over
+        feeder.feed(topic, [b"2"])
+        await asyncio.sleep(0.5)
+        assert seen.bodies == [b"1"]
+        made.resume()
+        await wait_until(lambda: seen.bodies == [b"1", b"2"])
+
+
+async def test_topics_may_come_and_go_while_it_runs(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    first, second, seen = topics(), topics(), Seen()
+    made = consumer(name_server, first, seen)
+    async with made:
+        await wait_until(lambda: any(queue.topic == first for queue in made.queues))
+        made.subscribe(second, seen)
+        feeder.feed(second, [b"second"])
+        await wait_until(lambda: b"second" in seen.bodies)
+        made.unsubscribe(first)
+        await wait_until(lambda: not any(queue.topic == first for queue in made.queues))
+        feeder.feed(first, [b"unwanted"])
+        feeder.feed(second, [b"wanted"])
+        await wait_until(lambda: b"wanted" in seen.bodies)
+    assert b"unwanted" not in seen.bodies
+
+
+async def test_closing_lets_handlers_finish_and_keeps_their_results(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(queues=1), Seen()
+    begun, finish = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[ReceivedMessage]) -> None:
+        begun.set()
+        await finish.wait()
+
+    first = consumer(name_server, topic, slow)
+    feeder.feed(topic, [b"1"])
+    await first.start()
+    await begun.wait()
+    closing = asyncio.create_task(first.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    finish.set()
+    await closing
+    feeder.feed(topic, [b"2"])
+    second = again(first, name_server, topic, seen)
+    async with second:
+        await wait_until(lambda: seen.messages)
+    assert seen.bodies == [b"2"]
+
+
+async def test_many_messages_stay_within_small_thresholds(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, most, handled = topics(queues=2), 0, 0
+    made: PushConsumer | None = None
+
+    async def slow(messages: list[ReceivedMessage]) -> None:
+        nonlocal most, handled
+        assert made is not None
+        assert made._role is not None
+        most = max(most, *(held.message_count for held in made._role.table.values()))
+        handled += len(messages)
+        await asyncio.sleep(0)
+
+    made = consumer(name_server, topic, slow, queue_messages_max=10, pull_batch=8, threads=2)
+    feeder.spread(topic, 2000, queues=2)
+    async with made:
+        await wait_until(lambda: handled == 2000, 60)
+    assert 10 < most <= 10 + 8
+
+
+SCRIPT = """
+import asyncio, sys
+from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.push_consumer import PushConsumer
+
+async def main():
+    consumer = PushConsumer(
+        sys.argv[2], name_server=sys.argv[1], options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
+    )
+    @consumer.subscribe(sys.argv[3])
+    async def handle(messages):
+        print("begun", flush=True)
+        await asyncio.sleep(0.5)
+        print("finished", flush=True)
+    await consumer.run()
+    print("left", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains(name_server: str, topics: Topics, feeder: Feeder, number: signal.Signals) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"1"])
+    command = [sys.executable, "-c", SCRIPT, name_server, unique("group"), topic]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        assert process.stdout.read() == "finished\nleft\n"
+        assert process.wait(20) == 0
