@@ -214,5 +214,8 @@ class OrderlyService:
     async def _try_lock(self, work: Work) -> None:
         if work.process_queue.dropped or self._locks is None:
             return
-        locked = await self._locks.lock(work.queue)
-        self._crew.add_later(LOCKED_S if locked else REFUSED_S, work)
+        locked = False
+        try:
+            locked = await self._locks.lock(work.queue)
+        finally:
+            self._crew.add_later(LOCKED_S if locked else REFUSED_S, work)

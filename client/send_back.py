@@ -60,15 +60,17 @@ class SendBack:
             try:
                 await self._ask_broker(message, delay_level)
                 return True
-            except (RocketMQError, OSError) as error:
+            except RocketMQError as error:
                 log.warning("%r could not be sent back to %s: %s", message, message.broker_name, error)
+            except Exception:
+                log.exception("%r could not be sent back to %s", message, message.broker_name)
         return await self.publish(message)
 
     async def publish(self, message: ReceivedMessage) -> bool:
         """Send it as a new message to the group's retry topic. False: it was not taken, which is logged."""
         try:
             await self._publish(self.as_retry(message))
-        except (RocketMQError, OSError):
+        except Exception:
             log.exception("%r could not be published to the retry topic of %s", message, self._group)
             return False
         return True

@@ -28,9 +28,12 @@ class Brokers:
 
     def __init__(self, time: Timeline, table: dict[MessageQueue, ProcessQueue]) -> None:
         self.time, self.table, self.gives, self.told = time, table, True, list[str]()
+        self.error: Exception | None = None
 
     async def lock(self, queue: MessageQueue) -> bool:
         self.told.append(f"lock {queue.queue_id}")
+        if self.error is not None:
+            raise self.error
         if self.gives:
             self.table[queue].locked, self.table[queue].last_lock_s = True, self.time.now
         return self.gives
@@ -174,6 +177,18 @@ async def test_a_queue_that_is_not_locked_waits_for_its_lock() -> None:
     assert room.locks.told == ["lock 0", "lock 0"]
     assert script.calls == []
     await room.time.pass_by(0.01)
+    assert script.calls == [[10]]
+
+
+async def test_an_error_while_locking_is_tried_again_later() -> None:
+    script = Script()
+    room = Room(script, locked=False)
+    room.locks.error = OSError("no network")
+    await room.pulled(10)
+    await room.time.pass_by(0.1)
+    assert room.time.waits == [3.0]
+    room.locks.error = None
+    await room.time.pass_by(4)
     assert script.calls == [[10]]
 
 

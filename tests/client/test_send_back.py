@@ -73,7 +73,9 @@ async def test_the_broker_is_asked_to_deliver_the_stored_message_again() -> None
     assert broker.published == []
 
 
-@pytest.mark.parametrize("error", [RequestTimeout("late"), BrokerError(1, "no", "b"), ClientError("who?")])
+@pytest.mark.parametrize(
+    "error", [RequestTimeout("late"), BrokerError(1, "no", "b"), ClientError("who?"), ValueError("a bug")]
+)
 async def test_if_that_fails_the_message_is_published_to_the_retry_topic(error: Exception) -> None:
     broker = Broker(call_error=error)
     (message,) = received(
@@ -102,8 +104,9 @@ async def test_the_first_id_of_a_message_stays() -> None:
     assert broker.published[0].properties["ORIGIN_MESSAGE_ID"] == "FIRST"
 
 
-async def test_a_message_that_nobody_takes_is_told_as_such() -> None:
-    broker = Broker(call_error=ClientError("gone"), publish_error=ClientError("gone, too"))
+@pytest.mark.parametrize("error", [ClientError("gone, too"), RuntimeError("cannot be opened")])
+async def test_a_message_that_nobody_takes_is_told_as_such(error: Exception) -> None:
+    broker = Broker(call_error=ClientError("gone"), publish_error=error)
     (message,) = received(QUEUE, [7])
     assert not await broker.send_back().back(message)
 

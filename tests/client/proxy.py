@@ -1,0 +1,179 @@
+"""A TCP proxy that stands between a client and a broker and does what bad networks do: silence, cuts, resets, refusals.
+
+`Detour` stands before a name server, too, and names the proxy where the name server names the broker. Event loop only.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from firearrow._native.wire.command import RemotingCommand
+from tests.interop.peers import Peer, address
+
+PIECE = 1 << 16
+Rewrite = Callable[[RemotingCommand], RemotingCommand]
+
+
+class Proxy:
+    """Passes everything on until it is told otherwise.
+
+    `flowing`: cleared, nothing moves either way. `answer_bytes`: so many bytes of answers still pass, then the
+    connection is reset. `piece`: at most so many bytes at a time.
+    """
+
+    def __init__(self, target: str, rewrite: Rewrite | None = None) -> None:
+        self._target = address(target)
+        self._rewrite = rewrite
+        self._server: asyncio.Server | None = None
+        self._port = 0
+        self._open: set[asyncio.StreamWriter] = set()
+        self._pumps: set[asyncio.Task[None]] = set()
+        self.flowing = asyncio.Event()
+        self.flowing.set()
+        self.answer_bytes: int | None = None
+        self.reset_requests = False
+        self.piece = PIECE
+        self.accepted = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    async def open(self) -> None:
+        """Listen, after `shut` at the same port again."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def shut(self) -> None:
+        """Be gone: connections are reset, new ones refused."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.reset()
+        for pump in list(self._pumps):
+            pump.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    def reset(self) -> None:
+        """Break every connection off, without a goodbye."""
+        for writer in list(self._open):
+            _reset(writer)
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shut()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        try:
+            there_reader, there = await asyncio.open_connection(*self._target)
+        except OSError:
+            _reset(writer)
+            return
+        self._open |= {writer, there}
+        pumps = (
+            asyncio.create_task(self._requests(reader, there, writer)),
+            asyncio.create_task(self._answers(there_reader, writer)),
+        )
+        self._pumps.update(pumps)
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        self._pumps.difference_update(pumps)
+        for end in (writer, there):
+            self._open.discard(end)
+            end.close()
+
+    async def _requests(
+        self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        while data := await _read(reader, self.piece):
+            await self.flowing.wait()
+            if self.reset_requests:
+                _reset(back)
+                return
+            await _write(there, data)
+
+    async def _answers(self, reader: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        while data := await self._answer(reader):
+            await self.flowing.wait()
+            if self.answer_bytes is not None:
+                data, self.answer_bytes = data[: self.answer_bytes], self.answer_bytes - len(data)
+                await _write(back, data)
+                if self.answer_bytes <= 0:
+                    self.answer_bytes = None
+                    await asyncio.sleep(0.01)  # the half frame is to arrive before the reset
+                    _reset(back)
+                    return
+            else:
+                await _write(back, data)
+
+    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+        if self._rewrite is None:
+            return await _read(reader, self.piece)
+        try:
+            head = await reader.readexactly(4)
+            frame = head + await reader.readexactly(int.from_bytes(head))
+        except (asyncio.IncompleteReadError, OSError):
+            return b""
+        return self._rewrite(RemotingCommand.decode(frame)).encode()
+
+
+class Detour:
+    """A proxy before the name server and one before the broker that it names. `name_server` is for the client."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._real = peer.address.encode()
+        self.broker = Proxy(peer.address)
+        self.naming = Proxy(peer.name_server, self._renamed)
+
+    @property
+    def name_server(self) -> str:
+        return self.naming.address
+
+    async def __aenter__(self) -> Self:
+        await self.broker.open()
+        await self.naming.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.naming.shut()
+        await self.broker.shut()
+
+    def _renamed(self, answer: RemotingCommand) -> RemotingCommand:
+        answer.body = answer.body.replace(self._real, self.broker.address.encode())
+        return answer
+
+
+async def _read(reader: asyncio.StreamReader, most: int) -> bytes:
+    try:
+        return await reader.read(most)
+    except OSError:
+        return b""
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    try:
+        writer.write(data)
+        await writer.drain()
+    except OSError:
+        return
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """The peer gets a reset instead of an end."""
+    end = writer.get_extra_info("socket")
+    if end is not None and end.fileno() >= 0:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
