@@ -420,19 +420,20 @@ async def test_what_cannot_be_meant_is_refused(name_server: str) -> None:
 async def test_pausing_stops_pulls_and_resuming_goes_on(
     name_server: str, topics: Topics, feeder: Feeder
 ) -> None:
-    topic, seen = topics(queues=1), Seen()
-    made = consumer(name_server, topic, seen, pull_suspend_s=0.1)
-    async with made:
+    topic, seen, other = topics(queues=1), Seen(), Seen()
+    made = consumer(name_server, topic, seen)
+    async with made, consumer(name_server, topic, other):
         feeder.feed(topic, [b"1"])
         await wait_until(lambda: seen.messages)
         made.pause()
         assert made.paused
-        await asyncio.sleep(0.5)  # a pull that was on its way is over
-        feeder.feed(topic, [b"2"])
-        await asyncio.sleep(0.5)
-        assert seen.bodies == [b"1"]
+        feeder.feed(topic, [b"brought by the pull that was on its way"])
+        await wait_until(lambda: len(seen.messages) == 2)
+        feeder.feed(topic, [b"3"])
+        await wait_until(lambda: len(other.messages) == 3)
+        assert len(seen.messages) == 2
         made.resume()
-        await wait_until(lambda: seen.bodies == [b"1", b"2"])
+        await wait_until(lambda: seen.bodies[2:] == [b"3"])
 
 
 async def test_topics_may_come_and_go_while_it_runs(name_server: str, topics: Topics, feeder: Feeder) -> None:
