@@ -54,7 +54,7 @@ class ConsumeContext:
 @dataclass(slots=True)
 class EndTransactionContext:
     group: str
-    message: Message
+    message: "Message | ReceivedMessage"
     broker_address: str
     message_id: str
     transaction_id: str

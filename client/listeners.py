@@ -156,7 +156,7 @@ def _as_error(error: BaseException) -> BaseException:
     return error
 
 
-def is_coroutine_function(handler: Handler) -> bool:
+def is_coroutine_function(handler: Callable[..., Any]) -> bool:
     """Partials, bound methods and objects whose __call__ is one count, too."""
     while isinstance(handler, functools.partial):
         handler = handler.func

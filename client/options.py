@@ -127,6 +127,10 @@ class ProducerOptions:
     detect_interval_s: float = 2
     topics: tuple[str, ...] = ()
     """Routes fetched at the start."""
+    check_threads: int = 1
+    """Checks of transactions that run at a time."""
+    checks_max: int = 2000
+    """Checks that wait; brokers ask again about those that find no room."""
     trace: bool = False
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
     trace_batch: int = 10
@@ -144,6 +148,8 @@ class ProducerOptions:
         _within(self, "batch_total_bytes", 1, 1 << 40)
         _within(self, "in_flight_max", 10, 1 << 20)
         _within(self, "in_flight_bytes", MIB, 1 << 40)
+        _within(self, "check_threads", 1, 1000)
+        _within(self, "checks_max", 1, 1 << 20)
         _within(self, "trace_batch", 1, 20)
 
 
