@@ -123,7 +123,7 @@ class TraceDispatcher:
             await self._sender.close()
 
     async def _work(self) -> None:
-        while not self._closed:
+        while self._waiting or not self._closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._flush_s):
                     await self._due.wait()
