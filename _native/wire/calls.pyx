@@ -21,10 +21,16 @@ class Failure(enum.Enum):
 
 
 cdef class Waiter:
-    """Whose answer is the whole command."""
+    cdef bint wanted(self) except -1:
+        return not self.future.done()
 
-    cdef object answer_of(self, const Frame *frame, const Header *header):
-        return command_from(frame, header)
+    cdef int answered(self, const Frame *frame, const Header *header) except -1:
+        self.future.set_result(command_from(frame, header))
+        return 0
+
+    cdef int failed(self, object error) except -1:
+        self.future.set_exception(error)
+        return 0
 
 
 cdef class Calls(Conn):
@@ -46,17 +52,23 @@ cdef class Calls(Conn):
     def call(self, RemotingCommand command not None, double timeout_s):
         cdef Waiter waiter
         future = self.loop.create_future()
-        if not self.refuse(future):
-            waiter = Waiter.__new__(Waiter)
-            waiter.future = future
-            command.opaque = self.number()
-            self.send(command.encode())
-            self.wait_for(command.opaque, waiter, timeout_s)
+        refusal = self.refusal()
+        if refusal is not None:
+            future.set_exception(refusal)
+            return future
+        waiter = Waiter.__new__(Waiter)
+        waiter.future = future
+        command.opaque = self.number()
+        self.send(command.encode())
+        self.wait_for(command.opaque, waiter, timeout_s)
         return future
 
     def oneway(self, RemotingCommand command not None):
         command.opaque = self.number()
         self.send(command.encode())
+
+    def next_opaque(self):
+        return self.number()
 
     @property
     def pending(self):
@@ -75,15 +87,13 @@ cdef class Calls(Conn):
         self.last_opaque = 1 if self.last_opaque == 0x7FFFFFFF else self.last_opaque + 1
         return self.last_opaque
 
-    cdef bint refuse(self, object future) except -1:
-        """Whether nothing more can be sent; then the future says so."""
+    cdef object refusal(self):
+        """Why nothing more can be sent, or None."""
         if self.closed:
-            future.set_exception(self.failure(Failure.CLOSED))
-        elif len(self.pending_calls) >= self.pending_max:
-            future.set_exception(self.failure(Failure.FULL))
-        else:
-            return False
-        return True
+            return self.failure(Failure.CLOSED)
+        if len(self.pending_calls) >= self.pending_max:
+            return self.failure(Failure.FULL)
+        return None
 
     cdef int wait_for(self, int32_t opaque, Waiter waiter, double timeout_s) except -1:
         waiter.deadline = self.loop.time() + timeout_s
@@ -107,13 +117,14 @@ cdef class Calls(Conn):
             self.received(command_from(frame, &header))
             return 0
         waiter = self.pending_calls.pop(header.opaque, None)
-        if waiter is not None and not waiter.future.done():
+        if waiter is not None and waiter.wanted():
             try:
-                answer = waiter.answer_of(frame, &header)
+                waiter.answered(frame, &header)
             except WireError:
                 self.pending_calls[header.opaque] = waiter
                 raise
-            waiter.future.set_result(answer)
+            except Exception as error:
+                self.loop.call_exception_handler({"message": "who waited for an answer failed", "exception": error})
         if self.retired:
             self.close_if_done()
         return 0
@@ -125,8 +136,7 @@ cdef class Calls(Conn):
             self.sweep = None
         waiting, self.pending_calls = self.pending_calls, {}
         for waiter in waiting.values():
-            if not waiter.future.done():
-                waiter.future.set_exception(self.failure(Failure.LOST, reason))
+            self.fail(waiter, self.failure(Failure.LOST, reason))
         self.left()
 
     def expire(self):
@@ -144,12 +154,20 @@ cdef class Calls(Conn):
         cdef list over = []
         self.earliest = now + 3600
         for opaque, waiter in self.pending_calls.items():
-            if waiter.deadline <= now or waiter.future.done():
+            if waiter.deadline <= now or not waiter.wanted():
                 over.append(opaque)
             elif waiter.deadline < self.earliest:
                 self.earliest = waiter.deadline
         for opaque in over:
-            waiter = self.pending_calls.pop(opaque)
-            if not waiter.future.done():
-                waiter.future.set_exception(self.failure(Failure.LATE))
+            waiter = self.pending_calls.pop(opaque, None)
+            if waiter is not None:
+                self.fail(waiter, self.failure(Failure.LATE))
+        return 0
+
+    cdef int fail(self, Waiter waiter, object error) except -1:
+        try:
+            if waiter.wanted():
+                waiter.failed(error)
+        except Exception as fault:
+            self.loop.call_exception_handler({"message": "who waited for an answer failed", "exception": fault})
         return 0

@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t
 
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
+from firearrow._native.wire.json cimport Span
 
 cdef class RemotingCommand:
     cdef public int32_t code, language, version, opaque, flag
@@ -15,3 +16,5 @@ cdef class RemotingCommand:
 
 cdef RemotingCommand command_of(const Frame *frame)
 cdef RemotingCommand command_from(const Frame *frame, const Header *header)
+cdef str text_of(const Span *span)
+cdef object integer_of(str name, str value, int bits)

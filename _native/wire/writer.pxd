@@ -15,5 +15,6 @@ cdef class Writer:
     cdef int put_i32(self, int32_t value) except -1
     cdef int put_decimal(self, long long value) except -1
     cdef int put_json_string(self, const uint8_t *text, Py_ssize_t length) except -1
+    cdef void patch_i16(self, Py_ssize_t position, int16_t value) noexcept
     cdef void patch_i32(self, Py_ssize_t position, int32_t value) noexcept
     cdef bytes take(self)

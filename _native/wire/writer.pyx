@@ -82,6 +82,9 @@ cdef class Writer:
         self.size = to + 1 - self.data
         return 0
 
+    cdef void patch_i16(self, Py_ssize_t position, int16_t value) noexcept:
+        write_i16(self.data + position, value)
+
     cdef void patch_i32(self, Py_ssize_t position, int32_t value) noexcept:
         write_i32(self.data + position, value)
 

@@ -1,0 +1,101 @@
+"""Messages to be sent, as text on the wire (see outgoing.pxd)."""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport int16_t, int32_t
+from libc.string cimport memchr
+
+from firearrow._native.wire.limits cimport FRAME_BYTES_MAX
+
+cdef enum:
+    PROPERTIES_BYTES_MAX = 32767
+
+
+def message_properties(message not None, UniqueIds ids not None, dict more=None):
+    cdef Writer out = Writer()
+    put_properties(out, message, ids, more)
+    return out.take()
+
+
+def batch_body(messages not None, UniqueIds ids not None):
+    cdef Writer out = Writer()
+    cdef Py_ssize_t start, at
+    cdef bytes body
+    for message in messages:
+        start = out.size
+        body = message.body
+        out.put_i32(0)
+        out.put_i32(0)
+        out.put_i32(0)
+        out.put_i32(<int32_t> message.flag)
+        out.put_i32(<int32_t> len(body))
+        out.put(PyBytes_AS_STRING(body), len(body))
+        out.put_i16(0)
+        at = out.size
+        put_properties(out, message, ids, None)
+        out.patch_i16(at - 2, <int16_t> (out.size - at))
+        out.patch_i32(start, <int32_t> (out.size - start))
+        if out.size > FRAME_BYTES_MAX:
+            raise ValueError(f"batch: over {FRAME_BYTES_MAX} bytes")
+    return out.take()
+
+
+cdef int put_properties(Writer out, object message, UniqueIds ids, dict more) except -1:
+    """All properties of the message, then `more`. ValueError: a separator within, or more than 32767 bytes."""
+    cdef Py_ssize_t start = out.size
+    if message.properties:
+        put_all(out, message.properties)
+    keys = message.keys
+    if keys:
+        put_property(out, "KEYS", " ".join(keys))
+    unique_id = message.unique_id
+    if unique_id is None:
+        unique_id = message.unique_id = ids.next()
+    put_property(out, "UNIQ_KEY", unique_id)
+    put_property(out, "WAIT", "true" if message.wait_store else "false")
+    tags = message.tags
+    if tags is not None:
+        put_property(out, "TAGS", tags)
+    put_rare(out, message)
+    if more:
+        put_all(out, more)
+    if out.size - start > PROPERTIES_BYTES_MAX:
+        raise ValueError(f"properties: {out.size - start} bytes, at most {PROPERTIES_BYTES_MAX}")
+    return 0
+
+
+cdef int put_rare(Writer out, object message) except -1:
+    if message.sharding_key is not None:
+        put_property(out, "__SHARDINGKEY", message.sharding_key)
+    if message.delay_level:
+        put_property(out, "DELAY", str(message.delay_level))
+    if message.delay_s is not None:
+        put_property(out, "TIMER_DELAY_MS", str(round(message.delay_s * 1000)))
+    if message.deliver_at_ms is not None:
+        put_property(out, "TIMER_DELIVER_MS", str(message.deliver_at_ms))
+    if message.priority is not None:
+        put_property(out, "_SYS_MSG_PRIORITY_", str(message.priority))
+    return 0
+
+
+cdef int put_all(Writer out, dict properties) except -1:
+    for name, value in properties.items():
+        put_property(out, name, value)
+    return 0
+
+
+cdef int put_property(Writer out, str name, str value) except -1:
+    put_text(out, name, name)
+    out.put_byte(1)
+    put_text(out, name, value)
+    return out.put_byte(2)
+
+
+cdef int put_text(Writer out, str name, str text) except -1:
+    cdef Py_ssize_t length
+    if text is None:
+        raise ValueError(f"property {name!r}: a str is wanted, not None")
+    cdef const char *at = PyUnicode_AsUTF8AndSize(text, &length)
+    if memchr(at, 1, length) is not NULL or memchr(at, 2, length) is not NULL:
+        raise ValueError(f"property {name!r}: the bytes 1 and 2 separate properties on the wire and cannot be part of one")
+    return out.put(at, length)

@@ -1,0 +1,32 @@
+# Requests that send messages, written without an object for each field, and their answers, read where they lie.
+#
+# SendFrames belongs to one group and topic and owns the text that is the same in all their frames. A SendWaiter hands
+# `done` one outcome, once: a SendAnswer, or what the channel's `failure` made. Thread: the channel's loop.
+
+from libc.stdint cimport int32_t, int64_t
+
+from firearrow._native.wire.calls cimport Waiter
+from firearrow._native.wire.writer cimport Writer
+
+cdef struct Send:                 # what differs from frame to frame
+    int32_t opaque, code, frame_flag, queue_id, sys_flag, flag, reconsume_times, max_reconsume_times
+    int64_t born_ms
+    bint batch
+
+cdef class SendFrames:
+    cdef bytes constant           # the fields that never change, JSON or binary form
+    cdef readonly bint binary, unit_mode
+    cdef Writer spare
+
+    cdef bytes frame_of(self, const Send *send, str broker_name, bytes properties, bytes body)
+    cdef int put_json(self, Writer out, const Send *send, str broker_name, bytes properties) except -1
+    cdef int put_binary(self, Writer out, const Send *send, str broker_name, bytes properties) except -1
+
+cdef class SendAnswer:
+    cdef readonly int32_t code, queue_id
+    cdef readonly int64_t queue_offset
+    cdef readonly str remark, offset_message_id, transaction_id, batch_unique_id, recall_handle, region
+    cdef readonly bint trace_on
+
+cdef class SendWaiter(Waiter):
+    cdef object done

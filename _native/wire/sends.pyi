@@ -1,0 +1,64 @@
+from collections.abc import Callable
+from typing import final
+
+from firearrow._native.wire.calls import Calls
+
+@final
+class SendFrames:
+    """Frames of one group that send to one topic, field for field as Java's client writes them."""
+
+    def __init__(
+        self,
+        group: str,
+        topic: str,
+        *,
+        default_topic: str = "TBW102",
+        default_queues: int = 4,
+        unit_mode: bool = False,
+        binary: bool = False,
+    ) -> None: ...
+    def frame(
+        self,
+        opaque: int,
+        queue_id: int,
+        born_ms: int,
+        properties: bytes,
+        body: bytes,
+        *,
+        broker_name: str | None = None,
+        code: int = 310,
+        sys_flag: int = 0,
+        flag: int = 0,
+        batch: bool = False,
+        reconsume_times: int = 0,
+        max_reconsume_times: int = -1,
+        oneway: bool = False,
+    ) -> bytes:
+        """One whole frame. ValueError: larger than a frame may be."""
+
+@final
+class SendAnswer:
+    """What a broker answered to a send; numbers are -1 and texts None where it said nothing."""
+
+    code: int
+    remark: str | None
+    queue_id: int
+    queue_offset: int
+    offset_message_id: str | None
+    transaction_id: str | None
+    batch_unique_id: str | None
+    recall_handle: str | None
+    region: str
+    trace_on: bool
+
+def post(
+    channel: Calls,
+    opaque: int,
+    frame: bytes,
+    done: Callable[[SendAnswer | BaseException], object],
+    timeout_s: float,
+) -> None:
+    """Send a frame whose opaque is `channel.next_opaque()`. `done` gets the answer, or why there is none, once.
+
+    Raises what the channel's `failure` makes if nothing can be sent; then `done` is not called.
+    """

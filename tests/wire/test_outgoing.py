@@ -1,0 +1,123 @@
+"""Messages on their way out: properties as text, batch bodies, unique ids."""
+
+import struct
+from datetime import UTC, datetime
+
+import pytest
+
+from firearrow._native.store.batch import items_of
+from firearrow._native.wire.outgoing import batch_body, message_properties
+from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow.client.message import Message, decode_properties
+
+MONTH = 30 * 86400 * 1000
+
+
+def month_of(now_ms: int) -> tuple[int, int]:
+    start = now_ms // MONTH * MONTH
+    return start, start + MONTH
+
+
+def ids(host: bytes = bytes([10, 0, 0, 7])) -> UniqueIds:
+    return UniqueIds(host, 0x12345, b"\xab\xcd\xef\x01", month_of)
+
+
+def test_an_id_tells_address_process_salt_time_and_number() -> None:
+    made = ids()
+    assert made.at(5 * MONTH + 0x1234) == "0A000007" + "2345" + "ABCDEF01" + "00001234" + "0000"
+    assert made.at(5 * MONTH + 0x1235) == "0A000007" + "2345" + "ABCDEF01" + "00001235" + "0001"
+    assert len(ids(bytes(16)).next()) == 56
+
+
+def test_the_number_wraps_and_ids_of_one_moment_differ() -> None:
+    made = ids()
+    many = [made.at(5 * MONTH) for _ in range(65536)]
+    assert len(set(many)) == 65536
+    assert many[-1].endswith("FFFF")
+    assert made.at(5 * MONTH).endswith("0000")
+
+
+def test_time_counts_from_the_month() -> None:
+    made = ids()
+    assert made.at(6 * MONTH - 1)[20:28] == f"{MONTH - 1:08X}"
+    assert made.at(6 * MONTH)[20:28] == "00000000"
+
+
+def test_a_clock_that_steps_back_a_little_stands_still() -> None:
+    made = ids()
+    made.at(5 * MONTH)
+    assert made.at(5 * MONTH - 999_999)[20:28] == "00000000"
+    assert made.at(5 * MONTH - 1_000_000)[20:28] == struct.pack(">i", -1_000_000).hex().upper()
+
+
+def test_an_id_of_now_tells_the_time() -> None:
+    before = int(datetime.now(UTC).timestamp() * 1000)
+    elapsed = int(ids().next()[20:28], 16)
+    assert 0 <= elapsed - (before - month_of(before)[0]) < 60_000
+
+
+@pytest.mark.parametrize(("host", "salt"), [(bytes(5), bytes(4)), (bytes(4), bytes(3))])
+def test_ids_want_an_address_and_a_salt(host: bytes, salt: bytes) -> None:
+    with pytest.raises(ValueError, match="unique id"):
+        UniqueIds(host, 1, salt, month_of)
+
+
+def test_all_that_a_message_says_becomes_properties() -> None:
+    message = Message(
+        "t", b"", tags="tag", keys=["a", "b"], properties={"own": "ö"}, delay_level=3, delay_s=1.5, deliver_at_ms=77,
+        sharding_key="s", priority=2, wait_store=False, unique_id="ID",
+    )  # fmt: skip
+    text = message_properties(message, ids(), {"PGROUP": "g"})
+    assert decode_properties(text) == {
+        "own": "ö", "KEYS": "a b", "UNIQ_KEY": "ID", "WAIT": "false", "TAGS": "tag", "__SHARDINGKEY": "s", "DELAY": "3",
+        "TIMER_DELAY_MS": "1500", "TIMER_DELIVER_MS": "77", "_SYS_MSG_PRIORITY_": "2", "PGROUP": "g",
+    }  # fmt: skip
+
+
+def test_a_message_gets_its_id_once() -> None:
+    message, made = Message("t", b""), ids()
+    first = message_properties(message, made)
+    assert message.unique_id is not None
+    assert first == b"UNIQ_KEY\x01" + message.unique_id.encode() + b"\x02WAIT\x01true\x02"
+    assert message_properties(message, made) == first
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("t", b"", tags="a\x01b"),
+        Message("t", b"", properties={"a\x02": "b"}),
+        Message("t", b"", keys=["a\x02"]),
+        Message("t", b"", tags="\ud800"),
+    ],
+)
+def test_separators_and_what_is_no_text_are_refused(message: Message) -> None:
+    with pytest.raises(ValueError, match=r"property|surrogates"):
+        message_properties(message, ids())
+
+
+def test_properties_have_a_limit() -> None:
+    fits = Message("t", b"", properties={"k": "x" * (32767 - 3)}, unique_id="")
+    over = len(message_properties(Message("t", b"", unique_id=""), ids()))
+    fits.properties["k"] = fits.properties["k"][over:]
+    assert len(message_properties(fits, ids())) == 32767
+    fits.properties["k"] += "x"
+    with pytest.raises(ValueError, match="32768 bytes"):
+        message_properties(fits, ids())
+
+
+def test_a_batch_holds_every_message_with_its_own_properties() -> None:
+    messages = [
+        Message("t", b"", flag=-1),
+        Message("t", bytes(range(256)), tags="x"),
+        Message("t", b"z", flag=7),
+    ]
+    items = items_of(batch_body(messages, ids()))
+    assert [(flag, body) for flag, body, _ in items] == [(-1, b""), (0, bytes(range(256))), (7, b"z")]
+    assert [decode_properties(text)["UNIQ_KEY"] for _, _, text in items] == [m.unique_id for m in messages]
+    assert len({message.unique_id for message in messages}) == 3
+
+
+def test_a_batch_stays_within_a_frame() -> None:
+    with pytest.raises(ValueError, match="batch"):
+        batch_body([Message("t", bytes(9 << 20))] * 2, ids())
