@@ -94,10 +94,6 @@ class Puller:
         answer = await self._instance.call(where.address, request, pull.timeout_s)
         return self._result(pull, answer)
 
-    def forget(self, queue: MessageQueue) -> None:
-        """No longer ours: where it was to be pulled from."""
-        self._suggested.pop(queue, None)
-
     async def _where(self, queue: MessageQueue) -> BrokerAddress:
         routes = self._instance.routes
         wanted = self._suggested.get(queue, MASTER) if self._broker_id is None else self._broker_id

@@ -18,7 +18,8 @@ from firearrow.client.message import MessageQueue
 from firearrow.client.names import Namespace, check_group, check_topic, retry_topic
 from firearrow.client.offset_store import OffsetStore
 from firearrow.client.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
-from firearrow.client.push_role import PushRole, PushSetting, QueueListener
+from firearrow.client.push_role import PushRole
+from firearrow.client.push_setting import PushSetting, QueueListener
 from firearrow.client.states import ServiceState
 from firearrow.client.subscriptions import Subscriptions
 from firearrow.client.termination import on_termination

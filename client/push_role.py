@@ -4,8 +4,6 @@ What its instance knows of the consumer (a ConsumerRole). Made for one run: begu
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from inspect import isawaitable
 
 import orjson
@@ -13,56 +11,34 @@ import orjson
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.allocate import strategy_of
-from firearrow.client.calling import HandlerCalls
 from firearrow.client.compression import open_body
-from firearrow.client.consume_concurrently import ConcurrentService
 from firearrow.client.consume_directly import answer_consume_directly
-from firearrow.client.consume_orderly import OrderlyService
-from firearrow.client.consuming import Cancellable, ConsumeService, concurrent_verdict, orderly_verdict
+from firearrow.client.consuming import Cancellable, ConsumeService
 from firearrow.client.errors import NoRoute, check
-from firearrow.client.hooks import ConsumeHook, FilterHook
 from firearrow.client.inspection import serve_inspection
 from firearrow.client.instance import Instance
-from firearrow.client.listeners import HandlerThreads, Listeners
 from firearrow.client.local_offsets import LocalOffsetStore
 from firearrow.client.locks import QueueLocks
 from firearrow.client.message import MessageQueue
-from firearrow.client.names import Namespace
 from firearrow.client.offset_store import OffsetStore
-from firearrow.client.options import MessageModel, PushConsumerOptions
+from firearrow.client.options import MessageModel
 from firearrow.client.positions import Positions
 from firearrow.client.process_queue import ProcessQueue
 from firearrow.client.pull_loop import PullLoop, PullParts
 from firearrow.client.pull_request import PullRequest
 from firearrow.client.pulling import Puller
+from firearrow.client.push_service import consume_service
+from firearrow.client.push_setting import PushSetting
 from firearrow.client.rebalance import Queues, RebalanceParts, Rebalancer
 from firearrow.client.remote_offsets import RemoteOffsetStore
 from firearrow.client.republisher import Republisher
 from firearrow.client.resets import OffsetReset
 from firearrow.client.running_info import Running, running_info
-from firearrow.client.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
 from firearrow.client.start_offset import start_offset
 from firearrow.client.stats import SAMPLE_S, ConsumerStats
-from firearrow.client.subscriptions import Subscriptions, now_ms
+from firearrow.client.subscriptions import now_ms
 
 log = logging.getLogger("firearrow.client")
-
-QueueListener = Callable[[str, Queues, Queues], Awaitable[None] | None]
-"""`(topic, all queues, my queues)`, topic by its name at the brokers; called when my queues have changed."""
-
-
-@dataclass(slots=True, kw_only=True)
-class PushSetting:
-    """What a user has said. `group` by its name at the brokers."""
-
-    group: str
-    options: PushConsumerOptions
-    namespace: Namespace
-    subscriptions: Subscriptions
-    offset_store: OffsetStore | None = None
-    queue_listener: QueueListener | None = None
-    consume_hooks: Sequence[ConsumeHook] = field(default=())
-    filter_hooks: Sequence[FilterHook] = field(default=())
 
 
 class PushRole:
@@ -80,7 +56,15 @@ class PushRole:
         self.offsets = setting.offset_store or self._default_offsets()
         self._republisher = Republisher(instance.options)
         self._locks = _PersistingLocks(self) if options.orderly and self._clustering else None
-        self.service: ConsumeService = self._make_service()
+        self.service = consume_service(
+            setting,
+            instance=instance,
+            offsets=self.offsets,
+            table=self.table,
+            stats=self.stats,
+            locks=self._locks,
+            publish=self._republisher.publish,
+        )
         self._start_offset = start_offset(
             self.offsets, Positions(instance), options.from_where, int(options.from_time.timestamp()) * 1000
         )
@@ -96,7 +80,7 @@ class PushRole:
         )
         self._started_ms = now_ms()
         serve_inspection(instance)
-        serve_directly(instance)
+        instance.serve(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._directly)
 
     # ---- what the instance asks ----
 
@@ -204,6 +188,15 @@ class PushRole:
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         await self._reset.run(topic, offsets)
 
+    async def _directly(self, request: RemotingCommand, address: str) -> RemotingCommand:
+        """For any push consumer of the instance: whoever came last answers for all."""
+        log.info("%s has a message handled directly", address)
+        return await answer_consume_directly(request, self._service_of, open_body)
+
+    def _service_of(self, group: str) -> ConsumeService | None:
+        consumer = self.instance.consumers.get(group)
+        return consumer.service if isinstance(consumer, PushRole) else None
+
     def pause(self) -> None:
         self.pulls.paused = True
 
@@ -249,57 +242,6 @@ class PushRole:
             return RemoteOffsetStore(self.instance, self.group)
         return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
 
-    def _make_service(self) -> ConsumeService:
-        options, setting = self.options, self.setting
-        threads = HandlerThreads(f"ConsumeMessageThread_{self.group}", options.threads)
-        calls = HandlerCalls(
-            group=self.group,
-            listeners=Listeners(setting.subscriptions.handler_of, threads),
-            judge=orderly_verdict if options.orderly else concurrent_verdict,
-            stats=self.stats,
-            hooks=setting.consume_hooks,
-            namespace=setting.namespace,
-            timeout_s=options.consume_timeout_s,
-        )
-        back = self._make_send_back()
-        if options.orderly:
-            return OrderlyService(
-                calls=calls,
-                threads=threads,
-                at_a_time=options.threads,
-                batch_size=options.batch_size,
-                offsets=self.offsets,
-                locks=self._locks,
-                publish=back.publish,
-                max_reconsume_times=back.max_reconsume_times,
-                every=self.instance.every,
-                rest_s=options.suspend_s,
-                auto_commit=options.auto_commit,
-            )
-        return ConcurrentService(
-            calls=calls,
-            threads=threads,
-            at_a_time=options.threads,
-            batch_size=options.batch_size,
-            offsets=self.offsets,
-            send_back=back.back if self._clustering else None,
-            queues=self.table.values,
-            every=self.instance.every,
-            timeout_s=options.consume_timeout_s,
-        )
-
-    def _make_send_back(self) -> SendBack:
-        most = self.options.max_reconsume_times
-        if most < 0:
-            most = ORDERLY_RECONSUME_MAX if self.options.orderly else RECONSUME_MAX
-        return SendBack(
-            group=self.group,
-            max_reconsume_times=most,
-            caller=self.instance,
-            publish=self._republisher.publish,
-            namespace=self.setting.namespace,
-        )
-
     def _make_loop(self) -> PullLoop:
         return PullLoop(
             PullParts(
@@ -331,20 +273,6 @@ class PushRole:
             broker_assigns=not self.options.client_rebalance,
         )
         return Rebalancer(parts, self.table)
-
-
-def serve_directly(instance: Instance) -> None:
-    """Answer operators who want one message handled here and now, for all push consumers of the instance."""
-
-    def service_of(group: str) -> ConsumeService | None:
-        consumer = instance.consumers.get(group)
-        return consumer.service if isinstance(consumer, PushRole) else None
-
-    async def directly(request: RemotingCommand, address: str) -> RemotingCommand:
-        log.info("%s has a message handled directly", address)
-        return await answer_consume_directly(request, service_of, open_body)
-
-    instance.serve(RequestCode.CONSUME_MESSAGE_DIRECTLY, directly)
 
 
 class _PersistingLocks(QueueLocks):

@@ -1,0 +1,134 @@
+"""What operators may ask of a running push consumer by way of its broker: how it runs, one message handled, a reset."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client import java_json
+from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.push_consumer import PushConsumer
+from tests.client.conftest import unique
+from tests.client.feeding import Feeder
+from tests.client.waiting import wait_until
+from tests.interop.peers import Peer, address
+from tests.process import Connection
+
+Topics = Callable[..., str]
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.messages: list[ReceivedMessage] = []
+
+    async def __call__(self, messages: list[ReceivedMessage]) -> None:
+        self.messages += messages
+
+
+@pytest.fixture
+def feeder(peer: Peer) -> Feeder:
+    return Feeder(peer)
+
+
+async def ask(peer: Peer, code: int, ext: dict[str, str]) -> RemotingCommand:
+    """In a thread: the broker answers when our loop has answered it."""
+
+    def asked() -> RemotingCommand:
+        with Connection(address(peer.address)) as connection:
+            return connection.ask(code, ext)
+
+    return await asyncio.to_thread(asked)
+
+
+def consumer(name_server: str, topic: str, handler: object, **options: object) -> PushConsumer:
+    chosen = PushConsumerOptions(**{"from_where": ConsumeFromWhere.FIRST_OFFSET} | options)  # type: ignore[arg-type]
+    made = PushConsumer(unique("group"), name_server=name_server, options=chosen)
+    made.subscribe(topic, handler)  # type: ignore[call-overload]
+    return made
+
+
+async def test_the_broker_relays_how_a_consumer_runs(
+    name_server: str, peer: Peer, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(queues=2), Seen()
+    feeder.spread(topic, 10, queues=2)
+    async with consumer(name_server, topic, seen) as one:
+        await wait_until(lambda: len(seen.messages) == 10)
+        assert one.client_id is not None
+        ext = {"consumerGroup": one.group, "clientId": one.client_id, "jstackEnable": "true"}
+        answer = await ask(peer, RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
+    assert answer.code == 0, answer.remark
+    told = java_json.loads(answer.body)
+    assert isinstance(told, dict)
+    properties = told["properties"]
+    assert isinstance(properties, dict)
+    assert properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+    assert "Task" in str(told["jstack"])
+    subscriptions = told["subscriptionSet"]
+    assert isinstance(subscriptions, list)
+    assert {item["topic"] for item in subscriptions if isinstance(item, dict)} == {
+        topic,
+        f"%RETRY%{one.group}",
+    }
+    assert b'"commitOffset":5' in answer.body
+
+
+async def test_one_message_is_handled_here_and_now_and_offsets_stay(
+    name_server: str, peer: Peer, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(queues=1), Seen()
+    feeder.feed(topic, [b"look at me"])
+    async with consumer(name_server, topic, seen) as one:
+        await wait_until(lambda: seen.messages)
+        message = seen.messages[0]
+        assert one.client_id is not None
+        ext = {
+            "consumerGroup": one.group,
+            "clientId": one.client_id,
+            "msgId": message.offset_message_id,
+            "brokerName": message.broker_name,
+        }
+        answer = await ask(peer, RequestCode.CONSUME_MESSAGE_DIRECTLY, ext)
+    assert answer.code == 0, answer.remark
+    assert json.loads(answer.body)["consumeResult"] == "CR_SUCCESS"
+    assert [message.body for message in seen.messages] == [b"look at me"] * 2
+
+
+async def test_a_reset_takes_a_running_group_back_in_time(
+    name_server: str, peer: Peer, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(queues=1), Seen()
+    feeder.feed(topic, [b"1", b"2"])
+    async with consumer(name_server, topic, seen) as one:
+        await wait_until(lambda: len(seen.messages) == 2)
+        await wait_until(lambda: one._role is not None and any(one._role.offsets.snapshot(topic).values()))
+        assert one._role is not None
+        one._role._reset.settle_s = 0.1
+        ext = {"topic": topic, "group": one.group, "timestamp": "0", "isForce": "true"}
+        answer = await ask(peer, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+        assert answer.code == 0, answer.remark
+        await wait_until(lambda: len(seen.messages) == 4, 20)
+    assert [message.body for message in seen.messages] == [b"1", b"2"] * 2
+
+
+async def test_the_broker_relays_the_offsets_of_a_running_group(
+    name_server: str, peer: Peer, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(queues=1), Seen()
+    feeder.feed(topic, [b"1", b"2"])
+    async with consumer(name_server, topic, seen) as one:
+        await wait_until(lambda: one._role is not None and 2 in one._role.offsets.snapshot(topic).values())
+        client_id = one.client_id
+        ext = {"topic": topic, "group": one.group, "clientAddr": ""}
+        answer = await ask(peer, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ext)
+    assert answer.code == 0, answer.remark
+    assert client_id is not None
+    told = java_json.loads(answer.body)
+    assert isinstance(told, dict)
+    consumers = told["consumerTable"]
+    assert isinstance(consumers, dict)
+    assert java_json.queue_offsets(consumers[client_id]) == {seen.messages[0].queue: 2}
