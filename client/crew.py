@@ -40,9 +40,7 @@ class Crew(Generic[Job]):
             return
         self._jobs.append(job)
         if len(self._tasks) < self._size:
-            task = asyncio.get_running_loop().create_task(self._toil())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.add(asyncio.get_running_loop().create_task(self._toil()))
 
     def add_later(self, after_s: float, job: Job) -> None:
         self.call_later(after_s, lambda: self.add(job))
@@ -86,10 +84,13 @@ class Crew(Generic[Job]):
             await asyncio.wait(running, timeout=CANCEL_S)
 
     async def _toil(self) -> None:
-        while self._jobs:
-            await self._logged(self._work(self._jobs.popleft()))
-            # A handler that never waits would otherwise keep the loop until nothing is left.
-            await asyncio.sleep(0)
+        try:
+            while self._jobs:
+                await self._logged(self._work(self._jobs.popleft()))
+                # A handler that never waits would otherwise keep the loop until nothing is left.
+                await asyncio.sleep(0)
+        finally:
+            self._tasks.discard(asyncio.current_task())
 
     async def _logged(self, work: Awaitable[None]) -> None:
         try:
