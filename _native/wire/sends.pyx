@@ -3,8 +3,7 @@
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
-from libc.stdio cimport snprintf
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy, strlen
 
 from firearrow._native.wire.calls cimport Calls
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, PYTHON, SEND_MESSAGE_V2, SERIALIZER_ROCKETMQ, VERSION
@@ -142,10 +141,7 @@ cdef class SendFrames:
 
 
 cdef inline int put_raw(Writer out, const char *text) except -1:
-    cdef Py_ssize_t length = 0
-    while text[length] != 0:
-        length += 1
-    return out.put(text, length)
+    return out.put(text, strlen(text))
 
 
 cdef inline int put_member(Writer out, const char *text, int64_t value) except -1:
@@ -166,9 +162,14 @@ cdef int put_field(Writer out, bytes name, bytes value) except -1:
 
 
 cdef int put_number_field(Writer out, bytes name, int64_t value) except -1:
-    cdef char text[24]
-    cdef int length = snprintf(text, sizeof(text), "%lld", <long long> value)
-    return put_field(out, name, text[:length])
+    cdef Py_ssize_t start
+    out.put_i16(<short> len(name))
+    out.put(PyBytes_AS_STRING(name), len(name))
+    out.put_i32(0)
+    start = out.size
+    out.put_decimal(value)
+    out.patch_i32(start - 4, <int32_t> (out.size - start))
+    return 0
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
