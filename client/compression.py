@@ -53,7 +53,7 @@ def _package(name: str, kind: CompressionKind) -> Any:  # noqa: ANN401 - optiona
     except ImportError as missing:
         package = name.partition(".")[0]
         raise ConfigError(
-            f"{kind} bodies need the package {package}: pip install firearrow[{package}]"
+            f"{kind} bodies need the package {package}: pip install firearrow[compression]"
         ) from missing
 
 
