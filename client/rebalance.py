@@ -60,6 +60,8 @@ class RebalanceParts:
     """Given: queues are locked before they are begun (CLUSTERING, in order)."""
     active: bool = False
     """The user pulls: a queue may rest as long as it likes."""
+    leaving: Callable[[MessageQueue], None] | None = None
+    """Told of each queue that is given up, before its offset is persisted for the last time."""
     broker_assigns: bool = False
     begin_pop: Callable[[MessageQueue, ProcessQueue], None] | None = None
     pop_retry: Callable[[str, bool], None] | None = None
@@ -216,6 +218,8 @@ class Rebalancer:
     async def _give_up(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
         """False: a handler works on it in order, so nobody else may have it yet."""
         offsets, locks = self._parts.offsets, self._parts.locks
+        if self._parts.leaving is not None:
+            self._parts.leaving(queue)
         await offsets.persist(queue)
         if locks is None:
             offsets.remove(queue)
