@@ -1,0 +1,179 @@
+"""What offset stores, locks and rebalancers are given in tests: an instance whose brokers answer what they are told to,
+and a member of a group that has nothing but a Rebalancer."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.allocate import Strategy, averagely
+from firearrow.client.errors import ClientError, NoRoute, check
+from firearrow.client.instance import Instance
+from firearrow.client.locks import QueueLocks
+from firearrow.client.message import MessageQueue
+from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel
+from firearrow.client.positions import Positions
+from firearrow.client.process_queue import ProcessQueue
+from firearrow.client.pull_request import PullRequest
+from firearrow.client.rebalance import Queues, RebalanceParts, Rebalancer
+from firearrow.client.remote_offsets import RemoteOffsetStore
+from firearrow.client.routes import MASTER, BrokerAddress
+from firearrow.client.start_offset import start_offset
+from firearrow.client.subscription import Subscription
+
+Says = Callable[[RemotingCommand], RemotingCommand] | Exception
+ADDRESS = "master:1"
+
+
+def queues_of(topic: str, count: int, broker: str = "broker-a") -> list[MessageQueue]:
+    return [MessageQueue(topic, broker, number) for number in range(count)]
+
+
+class FakeRoutes:
+    """`queues`: by topic. `brokers` as RouteTable has them; after a refresh, `found_later` too."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, list[MessageQueue]] = {}
+        self.brokers: dict[str, dict[int, str]] = {"broker-a": {MASTER: ADDRESS}}
+        self.found_later: dict[str, dict[int, str]] = {}
+        self.refreshed: list[str] = []
+
+    async def refresh(self, topic: str) -> bool:
+        self.refreshed.append(topic)
+        self.brokers = self.brokers | self.found_later
+        return bool(self.found_later)
+
+    async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        if topic not in self.queues:
+            raise NoRoute(f"topic {topic}: no route")
+        return self.queues[topic]
+
+    def known_subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        return self.queues.get(topic, [])
+
+    def any_broker_of(self, topic: str) -> str | None:
+        return next((address for ids in self.brokers.values() for address in ids.values()), None)
+
+    def address(self, broker: str, number: int, only_this: bool = False) -> BrokerAddress | None:
+        ids = self.brokers.get(broker, {})
+        if number in ids:
+            return BrokerAddress(ids[number], number)
+        if only_this or not ids:
+            return None
+        first = next(iter(ids))
+        return BrokerAddress(ids[first], first)
+
+
+class FakeInstance:
+    """`says`: what answers each request code, or what is raised instead. `asked`, `addresses`: what was sent where."""
+
+    def __init__(self, says: Mapping[int, Says]) -> None:
+        self.says = dict(says)
+        self.options = ClientOptions(name_server="names:1")
+        self.client_id = "me"
+        self.routes = FakeRoutes()
+        self.channels = self
+        self.asked: list[RemotingCommand] = []
+        self.addresses: list[str] = []
+        self.rebalances_soon: list[float] = []
+
+    async def oneway(self, address: str, command: RemotingCommand) -> None:
+        self.addresses.append(address)
+        self.asked.append(command)
+
+    async def call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        await self.oneway(address, command)
+        says = self.says[command.code]
+        if isinstance(says, Exception):
+            raise says
+        return says(command)
+
+    async def call_master(
+        self, broker: str, command: RemotingCommand, timeout_s: float, topic: str | None = None
+    ) -> RemotingCommand:
+        return check(await self.call(self._master(broker), command, timeout_s), broker)
+
+    async def oneway_master(self, broker: str, command: RemotingCommand, topic: str | None = None) -> None:
+        await self.oneway(self._master(broker), command)
+
+    def rebalance_soon(self, after_s: float = 0) -> None:
+        self.rebalances_soon.append(after_s)
+
+    def asked_for(self, code: int) -> list[RemotingCommand]:
+        return [command for command in self.asked if command.code == code]
+
+    def _master(self, broker: str) -> str:
+        address = self.routes.brokers.get(broker, {}).get(MASTER)
+        if address is None:
+            raise ClientError(f"broker {broker} is not known")
+        return address
+
+
+class Member:
+    """A consumer of a real broker that takes its queues and never pulls. `orderly`: with locks."""
+
+    def __init__(
+        self, instance: Instance, group: str, topics: Iterable[str], *, orderly: bool = False,
+        strategy: Strategy = averagely, broker_assigns: bool = False, model: MessageModel = MessageModel.CLUSTERING,
+    ) -> None:  # fmt: skip
+        self.instance = instance
+        self.group = group
+        self.model = model
+        self.subscriptions = {topic: Subscription.of(topic) for topic in topics}
+        self.offsets = RemoteOffsetStore(instance, group)
+        self.begun: list[PullRequest] = []
+        self.popped: list[MessageQueue] = []
+        self.told: list[tuple[str, Queues, Queues]] = []
+        table: dict[MessageQueue, ProcessQueue] = {}
+        self.locks = QueueLocks(instance, group, table) if orderly else None
+        self.rebalancer = Rebalancer(
+            RebalanceParts(
+                instance=instance, group=group, model=model, strategy=strategy, offsets=self.offsets,
+                topics=self.topics, begin=self.begun.append,
+                start_offset=start_offset(self.offsets, Positions(instance), ConsumeFromWhere.LAST_OFFSET, 0),
+                changed=self._changed, locks=self.locks, broker_assigns=broker_assigns,
+                begin_pop=lambda queue, process_queue: self.popped.append(queue),
+            ),
+            table,
+        )  # fmt: skip
+
+    @property
+    def mine(self) -> list[int]:
+        """Ids of the queues that are held, of whatever topic."""
+        return sorted(queue.queue_id for queue, held in self.rebalancer.table.items() if not held.dropped)
+
+    def topics(self) -> set[str]:
+        return set(self.subscriptions)
+
+    def heartbeat_data(self) -> dict[str, object]:
+        return {
+            "groupName": self.group, "consumeType": "CONSUME_PASSIVELY", "messageModel": self.model.value,
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "unitMode": False,
+            "subscriptionDataSet": [one.heartbeat_json() for one in self.subscriptions.values()],
+        }  # fmt: skip
+
+    async def rebalance(self) -> bool:
+        return await self.rebalancer.run()
+
+    async def persist_offsets(self) -> None:
+        await self.offsets.persist_all(list(self.rebalancer.table))
+
+    async def join(self) -> None:
+        for topic in self.subscriptions:
+            await self.instance.routes.subscribe_queues(topic)
+        await self.instance.join_consumer(self)
+        await self.instance.heartbeat_all()
+        self.instance.rebalance_soon()
+
+    async def leave(self) -> None:
+        await self.persist_offsets()
+        if self.locks is not None:
+            await self.locks.unlock_all()
+        self.rebalancer.close()
+        await self.instance.leave_consumer(self)
+        await self.instance.leave()
+
+    async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
+        self.told.append((topic, everything, mine))
+        self.subscriptions[topic] = self.subscriptions[topic].renewed(int(time.time() * 1000))
+        self.instance.heartbeats.forget()
+        await self.instance.heartbeat_all()
