@@ -178,6 +178,26 @@ async def test_if_the_broker_cannot_take_it_back_the_message_is_published_to_the
     assert (found[0].tags, found[0].keys, found[0].get_property("mine")) == ("a", ("k1", "k2"), "x")
 
 
+async def test_a_namespace_is_seen_by_nobody_but_the_broker(
+    peer: Peer, name_server: str, feeder: Feeder
+) -> None:
+    topic, journal = unique("topic"), Journal(lambda message: message.reconsume_times > 0)
+    feeder.feed(f"tenant%{topic}", [b"a"])
+    with Connection(address(peer.name_server)) as connection:
+        asked = {"topic": f"tenant%{topic}"}
+        await wait_until(lambda: connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, asked).code == 0)
+    consuming = PushConsumer(
+        unique("group"),
+        options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET),
+        client=ClientOptions(name_server=name_server, namespace="tenant"),
+    )
+    consuming.subscribe(topic, journal)
+    async with consuming:
+        await wait_until(lambda: len(journal.seen) == 2, 20)
+    assert journal.seen == [(b"a", topic, 0), (b"a", topic, 1)]
+    assert consuming.group.startswith("tenant%")
+
+
 # ---- handlers that misbehave ----
 
 
