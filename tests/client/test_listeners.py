@@ -130,22 +130,23 @@ async def test_what_a_handler_raises_in_its_thread_is_raised_to_the_caller(
 
 
 async def test_threads_are_begun_when_wanted_and_never_more_than_allowed() -> None:
-    threads, going = HandlerThreads("worker", 2), threading.Event()
+    threads, two = HandlerThreads("counted", 2), threading.Barrier(2)
 
     def handler(messages: list[ReceivedMessage]) -> str:
-        going.wait(10)
+        two.wait(10)
         return plain(messages)
 
-    before = threading.active_count()
-    assert await threads.run(plain, MESSAGES) == "worker_0"
-    assert await threads.run(plain, MESSAGES) == "worker_0"
-    assert threading.active_count() == before + 1
+    def count() -> int:
+        return sum(thread.name.startswith("counted") for thread in threading.enumerate())
+
+    assert await threads.run(plain, MESSAGES) == "counted_0"
+    assert await threads.run(plain, MESSAGES) == "counted_0"
+    assert count() == 1
     waiting = [threads.run(handler, MESSAGES) for _ in range(6)]
-    assert threading.active_count() == before + 2
-    going.set()
-    assert set(await asyncio.gather(*waiting)) == {"worker_0", "worker_1"}
+    assert count() == 2
+    assert set(await asyncio.gather(*waiting)) == {"counted_0", "counted_1"}
     threads.close()
-    await wait_until(lambda: threading.active_count() == before)
+    await wait_until(lambda: count() == 0)
 
 
 async def test_a_caller_that_waits_no_more_harms_nobody() -> None:
@@ -166,13 +167,13 @@ async def test_closed_threads_take_nothing_more() -> None:
 
 
 def test_a_handler_that_ends_after_its_loop_was_closed_ends_in_peace() -> None:
-    threads, going = HandlerThreads("worker", 1), threading.Event()
+    threads, going = HandlerThreads("late", 1), threading.Event()
 
     async def begin() -> None:
         threads.run(lambda messages: going.wait(10), MESSAGES)
 
     asyncio.run(begin())
-    (worker,) = [thread for thread in threading.enumerate() if thread.name == "worker_0"]
+    (worker,) = [thread for thread in threading.enumerate() if thread.name == "late_0"]
     threads.close()
     going.set()
     worker.join(10)
