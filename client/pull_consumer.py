@@ -1,0 +1,355 @@
+"""PullConsumer: a member of a group that asks for its messages itself, and says how far it is (Java's lite pull).
+
+The public face and its life; what works within is PullRole. Queues are pulled ahead. Belongs to the event loop it was
+started in.
+"""
+
+import inspect
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.allocate import strategy_of
+from firearrow.client.errors import ClientError, ConfigError, NotRunning
+from firearrow.client.hooks import ConsumeContext, ConsumeHook, FilterHook, RpcHook, run_hook
+from firearrow.client.instance import Instance
+from firearrow.client.message import MessageQueue
+from firearrow.client.names import Namespace, check_group, check_topic
+from firearrow.client.offset_store import OffsetStore, ReadOffset
+from firearrow.client.options import ClientOptions, MessageModel, PullConsumerOptions, client_options
+from firearrow.client.pull_role import PullRole, PullSetting, QueueListener, fetch_queues
+from firearrow.client.pull_tasks import PulledQueue
+from firearrow.client.states import ServiceState
+from firearrow.client.subscription import Subscription
+
+log = logging.getLogger("firearrow.client")
+
+TopicListener = Callable[[str, list[MessageQueue]], Awaitable[None] | None]
+"""`(topic, queues)` when the topic has other queues than before."""
+CHECK_FIRST_S = 10
+
+
+class PullConsumer:
+    """Either `subscribe` (the group shares the queues) or `assign` (you say which), one of them for good.
+
+    A batch counts as done when you come back for the next: `poll` begins with that, and with committing it if
+    `auto_commit_s` have passed. Unlike Java's, `close` commits the last batch, too, as do queues that go to another
+    member; leaving `async with` by an exception does not, so that what failed comes again. What a filter leaves out is
+    passed over in the committed offset, too. A group's first offset is committed even if there was nothing to get.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_server: str | None = None,
+        options: PullConsumerOptions | None = None,
+        client: ClientOptions | None = None,
+        offset_store: OffsetStore | None = None,
+        consume_hooks: Sequence[ConsumeHook] = (),
+        filter_hooks: Sequence[FilterHook] = (),
+        rpc_hooks: Sequence[RpcHook] = (),
+    ) -> None:
+        """ConfigError. `offset_store` instead of the broker's (CLUSTERING) or the local file (BROADCASTING)."""
+        self.options = options or PullConsumerOptions()
+        self._client = client_options(client, name_server)
+        self._namespace = Namespace(self._client.namespace)
+        strategy_of(self.options.allocate)
+        self._consume_hooks = tuple(consume_hooks)
+        self._rpc_hooks = tuple(rpc_hooks)
+        self._setting = PullSetting(
+            group=self._namespace.wrap(check_group(group)),
+            options=self.options,
+            offset_store=offset_store,
+            filter_hooks=filter_hooks,
+        )
+        self._topic_listeners: dict[str, tuple[TopicListener, set[MessageQueue]]] = {}
+        self.state = ServiceState.CREATE_JUST
+        self._instance: Instance | None = None
+        self._role: PullRole | None = None
+        self._commit_at_s = 0.0
+
+    @property
+    def group(self) -> str:
+        """As brokers know it."""
+        return self._setting.group
+
+    # ---- life ----
+
+    async def start(self) -> Self:
+        """Join the group. A start that failed may be tried again. ConfigError, ClientError."""
+        if self.state not in (ServiceState.CREATE_JUST, ServiceState.START_FAILED) or self._role is not None:
+            raise NotRunning(f"a consumer that is {self.state.value} cannot be started")
+        self.state = ServiceState.START_FAILED
+        broadcasting = self.options.model is MessageModel.BROADCASTING
+        instance = await Instance.of(self._client, broadcasting=broadcasting, stream=True)
+        instance.channels.hooks.extend(self._rpc_hooks)
+        role = self._role = PullRole(instance, self._setting)
+        try:
+            await role.begin()
+        except BaseException:
+            self._role = None
+            await role.end()
+            await instance.leave()
+            raise
+        self._instance = instance
+        self.state = ServiceState.RUNNING
+        self._commit_at_s = instance.loop.time() + self.options.auto_commit_s
+        check_s = self.options.check_queues_s
+        instance.every(check_s, self._compare_topics, min(check_s, CHECK_FIRST_S))
+        log.info("consumer %s runs as %s", self.group, instance.client_id)
+        return self
+
+    async def close(self, *, commit: bool | None = None) -> None:
+        """Leave for good. `commit`: what was polled last is done; by default if `auto_commit` is on."""
+        role, instance = self._role, self._instance
+        self.state = ServiceState.SHUTDOWN_ALREADY
+        self._role = self._instance = None
+        if role is None or instance is None:
+            return
+        if self.options.auto_commit if commit is None else commit:
+            role.tasks.settle()
+        if self.options.auto_commit or commit:
+            role.commit_done()
+        await role.end()
+        await instance.leave()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(commit=None if error is None else False)
+
+    # ---- what is wanted ----
+
+    def subscribe(
+        self,
+        topic: str,
+        tags: str | None = None,
+        *,
+        sql: str | None = None,
+        listener: QueueListener | None = None,
+    ) -> None:
+        """The group's members share the queues of `topic`. `listener` is told whenever ours change. ConfigError."""
+        if self._setting.assigned is not None:
+            raise ConfigError("queues were assigned: a consumer either assigns or subscribes")
+        wrapped = self._namespace.wrap(check_topic(topic))
+        self._setting.subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
+        self._setting.listeners.pop(wrapped, None)
+        if listener is not None:
+            self._setting.listeners[wrapped] = self._listening(listener)
+        if self._role is not None:
+            self._role.subscriptions_changed()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Nothing of it is given out any more; its offsets are kept."""
+        wrapped = self._namespace.wrap(topic)
+        self._setting.listeners.pop(wrapped, None)
+        if self._setting.subscriptions.pop(wrapped, None) is not None and self._role is not None:
+            self._role.give_up(wrapped)
+
+    def assign(
+        self, queues: Collection[MessageQueue], *, tags: str | None = None, sql: str | None = None
+    ) -> None:
+        """These queues and no others, whatever other members do. The filter is for all their topics. ConfigError."""
+        if self._setting.subscriptions:
+            raise ConfigError("topics were subscribed to: a consumer either assigns or subscribes")
+        if not queues:
+            raise ConfigError("queues: at least one is wanted")
+        wrapped = frozenset(self._wrapped(queue) for queue in queues)
+        for topic in {queue.topic for queue in wrapped}:
+            self._setting.expressions[topic] = Subscription.of(check_topic(topic), tags, sql)
+        if self._role is None:
+            self._setting.assigned = wrapped
+        else:
+            self._role.assign(wrapped)
+
+    def assignment(self) -> set[MessageQueue]:
+        """The queues that are ours now."""
+        if self._role is None:
+            return {self._unwrapped(queue) for queue in self._setting.assigned or ()}
+        return {self._unwrapped(queue) for queue in self._role.tasks.table}
+
+    # ---- messages ----
+
+    async def poll(
+        self, timeout_s: float | None = None, max_messages: int | None = None
+    ) -> list[ReceivedMessage]:
+        """The next messages of one queue, at most `pull_batch`; an empty list after `timeout_s`.
+
+        Says that what was polled before is done. What was cached of a paused queue is still given out.
+        """
+        role, instance = self._running()
+        wait_s = self.options.poll_timeout_s if timeout_s is None else timeout_s
+        most = self.options.pull_batch if max_messages is None else max_messages
+        if wait_s < 0 or most < 1:
+            raise ConfigError(
+                f"timeout_s must be at least 0 and max_messages 1, not {timeout_s}, {max_messages}"
+            )
+        role.tasks.settle()
+        if self.options.auto_commit and instance.loop.time() >= self._commit_at_s:
+            role.commit_done()
+            self._commit_at_s = instance.loop.time() + self.options.auto_commit_s
+        taken = await role.tasks.take(wait_s, most)
+        if taken is None:
+            return []
+        queue, messages = taken
+        for message in messages:
+            message.topic = self._namespace.unwrap(message.topic)
+        if self._consume_hooks:
+            self._run_hooks(queue, messages)
+        return messages
+
+    async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """One message after the other, until the consumer is closed; each is done when you come for the next."""
+        while self.state is ServiceState.RUNNING:
+            for message in await self.poll(max_messages=1):
+                yield message
+
+    def _run_hooks(self, queue: MessageQueue, messages: list[ReceivedMessage]) -> None:
+        context = ConsumeContext(self.group, self._unwrapped(queue), messages)
+        for hook in self._consume_hooks:
+            run_hook(hook.before, context)
+        context.success, context.status, context.return_type = True, "CONSUME_SUCCESS", "SUCCESS"
+        for hook in self._consume_hooks:
+            run_hook(hook.after, context)
+
+    # ---- how far ----
+
+    async def commit(
+        self,
+        offsets: Mapping[MessageQueue, int] | Collection[MessageQueue] | None = None,
+        *,
+        persist: bool = True,
+    ) -> None:
+        """What was polled is done: of all our queues, of those given, or as far as the mapping says.
+
+        `persist=False` only notes it; it is told to the broker within `persist_offsets_s`. Queues that are not ours
+        (any more), and those of which nothing is known, are passed over: somebody else answers for them.
+        """
+        role, _ = self._running()
+        role.tasks.settle()
+        given = offsets if isinstance(offsets, Mapping) else {}
+        wanted = None if offsets is None else {self._wrapped(queue) for queue in offsets}
+        told = {self._wrapped(queue): offset for queue, offset in given.items()}
+        if any(offset < 0 for offset in told.values()):
+            raise ConfigError("offsets: none may be negative")
+        committed = []
+        for queue, pulled in role.tasks.table.items():
+            offset = told.get(queue, -1 if given else pulled.done)
+            if offset >= 0 and (wanted is None or queue in wanted):
+                role.offsets.update(queue, offset)
+                committed.append(queue)
+        if persist:
+            for queue in committed:
+                await role.offsets.persist(queue)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The group's offset in a queue, ours or not; None if it has none. OffsetUnknown: it cannot be told."""
+        offset = await self._running()[0].offsets.read(self._wrapped(queue), ReadOffset.MEMORY_FIRST)
+        return offset if offset >= 0 else None
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """The offset behind what polls have given out; None if that is not known yet. ConfigError: it is not ours."""
+        position = self._ours(queue).position
+        return position if position >= 0 else None
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Poll goes on from there. ConfigError: not one of our queues, or beyond what the broker has."""
+        role, _ = self._running()
+        pulled = self._ours(queue)
+        first, last = await self.first_offset(queue), await self.last_offset(queue)
+        if not first <= offset <= last:
+            raise ConfigError(f"{queue}: offset {offset} is not within {first}..{last}")
+        if role.tasks.table.get(pulled.queue) is not pulled:
+            raise ConfigError(f"{queue} is not ours any more")
+        role.tasks.seek(pulled, offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        await self.seek(queue, await self.first_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        await self.seek(queue, await self.last_offset(queue))
+
+    def pause(self, queues: Collection[MessageQueue]) -> None:
+        """Pull no more of these for now; what is cached already is still given out. ConfigError: not ours."""
+        for pulled in [self._ours(queue) for queue in queues]:
+            pulled.resumed.clear()
+
+    def resume(self, queues: Collection[MessageQueue]) -> None:
+        for pulled in [self._ours(queue) for queue in queues]:
+            pulled.resumed.set()
+
+    # ---- what brokers know ----
+
+    async def fetch_queues(self, topic: str) -> list[MessageQueue]:
+        """All queues of a topic that can be read, in order. ClientError: there is none."""
+        _, instance = self._running()
+        queues = await fetch_queues(instance, self._namespace.wrap(topic))
+        return [self._unwrapped(queue) for queue in queues]
+
+    async def offset_for_time(self, queue: MessageQueue, when: datetime | int) -> int:
+        """The first message stored at `when` (a time, or ms since 1970) or later; else that of the next to come."""
+        ms = when if isinstance(when, int) else int(when.timestamp() * 1000)
+        return await self._running()[0].positions.offset_at(self._wrapped(queue), ms)
+
+    async def first_offset(self, queue: MessageQueue) -> int:
+        return await self._running()[0].positions.min_offset(self._wrapped(queue))
+
+    async def last_offset(self, queue: MessageQueue) -> int:
+        """That of the message that comes next."""
+        return await self._running()[0].positions.max_offset(self._wrapped(queue))
+
+    async def on_queues_changed(self, topic: str, listener: TopicListener) -> None:
+        """Tell `listener` when the topic has other queues than now; looked at each `check_queues_s`. One a topic."""
+        self._topic_listeners[topic] = (listener, set(await self.fetch_queues(topic)))
+
+    async def _compare_topics(self) -> None:
+        for topic, (listener, known) in list(self._topic_listeners.items()):
+            try:
+                queues = await self.fetch_queues(topic)
+            except ClientError as error:
+                log.warning("queues of %s: %s", topic, error)
+                continue
+            if set(queues) != known:
+                self._topic_listeners[topic] = (listener, set(queues))
+                told = listener(topic, queues)
+                if inspect.isawaitable(told):
+                    await told
+
+    # ---- inside ----
+
+    def _running(self) -> tuple[PullRole, Instance]:
+        if self._role is None or self._instance is None:
+            raise NotRunning(f"the consumer of group {self.group} is not running")
+        return self._role, self._instance
+
+    def _ours(self, queue: MessageQueue) -> PulledQueue:
+        pulled = self._running()[0].tasks.table.get(self._wrapped(queue))
+        if pulled is None:
+            raise ConfigError(f"{queue} is not one of our queues; the group may be sharing them out anew")
+        return pulled
+
+    def _listening(self, listener: QueueListener) -> QueueListener:
+        def told(
+            topic: str, everything: frozenset[MessageQueue], mine: frozenset[MessageQueue]
+        ) -> Awaitable[None] | None:
+            both = (frozenset(map(self._unwrapped, queues)) for queues in (everything, mine))
+            return listener(self._namespace.unwrap(topic), *both)
+
+        return told
+
+    def _wrapped(self, queue: MessageQueue) -> MessageQueue:
+        if not self._namespace.name:
+            return queue
+        return MessageQueue(self._namespace.wrap(queue.topic), queue.broker_name, queue.queue_id)
+
+    def _unwrapped(self, queue: MessageQueue) -> MessageQueue:
+        if not self._namespace.name:
+            return queue
+        return MessageQueue(self._namespace.unwrap(queue.topic), queue.broker_name, queue.queue_id)
