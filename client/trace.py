@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -67,6 +67,19 @@ def sender_client(client: ClientOptions) -> ClientOptions:
     return replace(client, instance_name=name, namespace=None, vip_channel=False)
 
 
+def trace_dispatcher(
+    producer: Callable[..., TraceSender],
+    group: str,
+    side: Side,
+    client: ClientOptions,
+    topic: str,
+    batch: int,
+) -> "TraceDispatcher":
+    """For a group of producers or consumers; `producer` is the class that sends (it imports us)."""
+    sender = producer(sender_group(group, side), options=SENDER_OPTIONS, client=sender_client(client))
+    return TraceDispatcher(sender, topic, batch)
+
+
 class TraceDispatcher:
     """`batch` contexts are sent together, fewer after `flush_s`. Once started it is to be closed."""
 
@@ -85,8 +98,12 @@ class TraceDispatcher:
         self._closed = False
 
     async def start(self) -> None:
+        """A sender that cannot start is logged: it costs traces, not messages."""
         self._loop = asyncio.get_running_loop()
-        await self._sender.start()
+        try:
+            await self._sender.start()
+        except RocketMQError as error:
+            log.warning("nothing is traced to %s: %s", self.topic, error)
         self._worker = self._loop.create_task(self._work())
 
     def append(self, context: TraceContext) -> bool:
@@ -106,13 +123,14 @@ class TraceDispatcher:
         return not topic.startswith(self.topic)
 
     async def close(self) -> None:
-        """Send what waits, for at most CLOSE_S, and close the sender."""
+        """Send what waits, for at most CLOSE_S, and close the sender. Nothing to do unless started."""
+        if self._worker is None:
+            return
         self._closed = True
         self._due.set()
         try:
             async with asyncio.timeout(CLOSE_S):
-                if self._worker is not None:
-                    await self._worker
+                await self._worker
                 if self._tasks:
                     await asyncio.wait(self._tasks)
         except TimeoutError:
