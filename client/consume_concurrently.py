@@ -24,7 +24,7 @@ RESUBMIT_S = 5.0
 
 @dataclass(slots=True, eq=False)
 class Chunk:
-    """What one call of a handler gets. `began`: when it got it, None before and after."""
+    """What one call of a handler gets. `began`: when it got it (Java writes that into each message's properties)."""
 
     messages: list[ReceivedMessage]
     process_queue: ProcessQueue

@@ -21,7 +21,8 @@ class Proxy:
     """Passes everything on until it is told otherwise.
 
     `flowing`: cleared, nothing moves either way. `answer_bytes`: so many bytes of answers still pass, then the
-    connection is reset. `piece`: at most so many bytes at a time.
+    connection is reset. `reset_requests`: so many requests are answered by a reset. `piece`: at most so many bytes at a
+    time.
     """
 
     def __init__(self, target: str, rewrite: Rewrite | None = None) -> None:
@@ -34,7 +35,7 @@ class Proxy:
         self.flowing = asyncio.Event()
         self.flowing.set()
         self.answer_bytes: int | None = None
-        self.reset_requests = False
+        self.reset_requests = 0
         self.piece = PIECE
         self.accepted = 0
 
@@ -98,7 +99,8 @@ class Proxy:
     ) -> None:
         while data := await _read(reader, self.piece):
             await self.flowing.wait()
-            if self.reset_requests:
+            if self.reset_requests > 0:
+                self.reset_requests -= 1
                 _reset(back)
                 return
             await _write(there, data)

@@ -21,6 +21,7 @@ from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
 
 Topics = Callable[..., str]
+EVER = 1 << 30
 QUICK = {
     "api_timeout_s": 1.0,
     "connect_timeout_s": 1.0,
@@ -178,10 +179,10 @@ async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
 
         def answer(message: ReceivedMessage) -> object:
             if not message.reconsume_times:
-                detour.broker.reset_requests = True
+                detour.broker.reset_requests = EVER
                 detour.broker.reset()
             else:
-                detour.broker.reset_requests = False
+                detour.broker.reset_requests = 0
             failures.append(message.reconsume_times)
             return message.reconsume_times > 0
 
