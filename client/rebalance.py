@@ -129,7 +129,7 @@ class Rebalancer:
         if mine is None:
             return False
         await self._apply(topic, everything, mine, frozenset())
-        return self._working(topic) == mine
+        return self._is_settled(topic, mine)
 
     async def _queues(self, topic: str) -> Queues:
         try:
@@ -166,7 +166,7 @@ class Rebalancer:
         popped = modes.keys() - pulled
         everything = frozenset(parts.instance.routes.known_subscribe_queues(topic))
         await self._apply(topic, everything, pulled, frozenset(popped))
-        return self._working(topic) == modes.keys()
+        return self._is_settled(topic, frozenset(modes))
 
     def _switch_retries(self, topic: str, modes: Mapping[MessageQueue, RequestMode]) -> None:
         """Popped messages that failed wait in a topic of their own; who pulls again must pull that one, too."""
@@ -323,13 +323,15 @@ class Rebalancer:
         later = self._parts.later or self._parts.instance.loop.call_later
         later(BEGIN_AFTER_S, begin)
 
-    def _working(self, topic: str) -> Queues:
-        return frozenset(
-            queue
+    def _is_settled(self, topic: str, mine: Queues) -> bool:
+        """Just these are held. Java does not look at what leaves and comes back to it after 20 s only."""
+        held = [
+            (queue, process_queue.dropped)
             for table in (self.table, self.pop_table)
             for queue, process_queue in table.items()
-            if queue.topic == topic and not process_queue.dropped
-        )
+            if queue.topic == topic
+        ]
+        return not any(dropped for _, dropped in held) and {queue for queue, _ in held} == mine
 
     @staticmethod
     def _forget(
