@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.client.consuming import ConsumeResult
 from firearrow.client.errors import BrokerError, ClientError, ConfigError, NotRunning
 from firearrow.client.message import MessageQueue
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
+from firearrow.client.options import MIB, ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.states import ServiceState
 from tests.client.conftest import unique
@@ -481,22 +482,28 @@ async def test_closing_lets_handlers_finish_and_keeps_their_results(
 async def test_many_messages_stay_within_small_thresholds(
     name_server: str, topics: Topics, feeder: Feeder
 ) -> None:
-    topic, most, handled = topics(queues=2), 0, 0
-    made: PushConsumer | None = None
+    """64 MiB pass through; what is held of them at a time is known and small, and so is the memory it takes."""
+    topic, body, handled, most = topics(queues=2), bytes(32768), 0, 0
+    for queue_id in range(2):
+        feeder.feed(topic, [body] * 1000, queue_id=queue_id)
 
-    async def slow(messages: list[ReceivedMessage]) -> None:
+    async def handle(messages: list[ReceivedMessage]) -> None:
         nonlocal most, handled
-        assert made is not None
         assert made._role is not None
         most = max(most, *(held.message_count for held in made._role.table.values()))
         handled += len(messages)
         await asyncio.sleep(0)
 
-    made = consumer(name_server, topic, slow, queue_messages_max=10, pull_batch=8, threads=2)
-    feeder.spread(topic, 2000, queues=2)
-    async with made:
-        await wait_until(lambda: handled == 2000, 60)
+    made = consumer(name_server, topic, handle, queue_messages_max=10, pull_batch=8, threads=2)
+    tracemalloc.start()
+    try:
+        async with made:
+            await wait_until(lambda: handled == 2000, 60)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert 10 < most <= 10 + 8
+    assert peak < 8 * MIB
 
 
 SCRIPT = """
