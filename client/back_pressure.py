@@ -1,6 +1,10 @@
-"""BackPressure: how many sends, and bytes of bodies, are on the way at a time. First come, first served. Loop thread."""
+"""BackPressure: how many sends, and bytes of bodies, are on the way at a time. First come, first served.
+
+Loop thread.
+"""
 
 import asyncio
+import contextlib
 from collections import deque
 
 from firearrow.client.errors import TooManyRequests
@@ -11,6 +15,7 @@ class BackPressure:
         self._count_max = count_max
         self._bytes_max = bytes_max
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._idle = asyncio.Event()
         self.count = 0
         self.bytes = 0
 
@@ -36,7 +41,8 @@ class BackPressure:
             if turn.done() and not turn.cancelled():
                 self.give_back(size)
             else:
-                self._waiting.remove(entry)
+                with contextlib.suppress(ValueError):
+                    self._waiting.remove(entry)
                 self._serve()
             if isinstance(error, TimeoutError):
                 raise self.full() from None
@@ -47,6 +53,14 @@ class BackPressure:
         self.bytes -= size
         if self._waiting:
             self._serve()
+        if not self.count:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        """Until nothing is on the way."""
+        while self.count:
+            self._idle.clear()
+            await self._idle.wait()
 
     def full(self) -> TooManyRequests:
         return TooManyRequests(

@@ -152,6 +152,12 @@ class Channels:
         if not task.cancelled():
             task.exception()
 
+    def retire(self, address: str) -> None:
+        """Use the channel to this address no more: the next request opens another."""
+        channel = self._open.get(address)
+        if channel is not None:
+            self._retire(channel)
+
     def _retire(self, channel: Channel) -> None:
         if self._open.get(channel.address) is channel:
             del self._open[channel.address]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import total_ordering
+from typing import NamedTuple
 
 from firearrow.client.errors import BrokerError, MessageRefused
 
@@ -112,8 +113,9 @@ class SendStatus(Enum):
     FLUSH_SLAVE_TIMEOUT = 12
 
 
-@dataclass(frozen=True, slots=True)
-class SendResult:
+class SendResult(NamedTuple):
+    """What the broker said of one message, or of one batch."""
+
     status: SendStatus
     message_id: str
     """The unique id, given by the client; of a batch, all of them joined by `,`."""

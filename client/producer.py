@@ -1,0 +1,396 @@
+"""Producer: sends messages. The public face and its life; a message's way is Submission's.
+
+Belongs to the event loop it was started in.
+"""
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import functools
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.accumulator import Accumulator
+from firearrow.client.back_pressure import BackPressure
+from firearrow.client.errors import ConfigError, MessageRefused, NotRunning
+from firearrow.client.fault_detector import latency_faults
+from firearrow.client.hooks import EndTransactionHook, ForbiddenCheck, RpcHook, SendHook
+from firearrow.client.instance import Instance
+from firearrow.client.latency_faults import PROBE_EACH_S
+from firearrow.client.message import Message, MessageQueue, SendResult
+from firearrow.client.names import Namespace, check_group
+from firearrow.client.options import ClientOptions, ProducerOptions, client_options
+from firearrow.client.prepared import Prepared, Preparer
+from firearrow.client.queue_choice import QueueChoice
+from firearrow.client.requests import Requests, reply_message
+from firearrow.client.selectors import Selector, by_hash
+from firearrow.client.states import ServiceState
+from firearrow.client.submission import Submission, Ways, lost_on_the_way, worth_another_broker
+from firearrow.client.trace import Side, TraceDispatcher, trace_dispatcher
+from firearrow.client.trace_hooks import ProduceTrace
+from firearrow.client.transaction_checks import CheckBacks, Checker
+from firearrow.client.transactions import Local, Transaction, TransactionResult, Transactions
+from firearrow.client.unique_ids import unique_ids
+
+RECALL_PARTS = 5
+
+
+class Producer:
+    """Sends the messages of one group. `checker` answers for transactions that were left open.
+
+    `send` waits for the answer and tries other brokers by Java's rules for a synchronous send; `submit` gives a future
+    at once and tries again only what no broker answered. Both can be called by any number of tasks at a time.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_server: str | None = None,
+        options: ProducerOptions | None = None,
+        client: ClientOptions | None = None,
+        checker: Checker | None = None,
+        send_hooks: Sequence[SendHook] = (),
+        forbidden: Sequence[ForbiddenCheck] = (),
+        end_transaction_hooks: Sequence[EndTransactionHook] = (),
+        rpc_hooks: Sequence[RpcHook] = (),
+    ) -> None:
+        """ConfigError."""
+        self.options = options or ProducerOptions()
+        self._client = client_options(client, name_server)
+        self._namespace = Namespace(self._client.namespace)
+        self._group = self._namespace.wrap(check_group(group))
+        self._checker = checker
+        self._send_hooks = list(send_hooks)
+        self._forbidden = tuple(forbidden)
+        self._end_transaction_hooks = list(end_transaction_hooks)
+        self._rpc_hooks = tuple(rpc_hooks)
+        self.state = ServiceState.CREATE_JUST
+        self.requests: Requests | None = None
+        self.check_backs: CheckBacks | None = None
+        self._instance: Instance | None = None
+        self._ways: Ways | None = None
+        self._transactions: Transactions | None = None
+        self._trace: TraceDispatcher | None = None
+        self._detector: asyncio.Task[Any] | None = None
+        self._pressure = BackPressure(self.options.in_flight_max, self.options.in_flight_bytes)
+        self._preparer = Preparer(
+            self._group, self.options, self._namespace, unique_ids(), self._client.binary_headers
+        )
+        self._accumulator = Accumulator(self.options, self._submit_batch) if self.options.auto_batch else None
+        self._retry_codes = worth_another_broker(self.options.retry_codes)
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Join the group. ConfigError; ClientError if a route of `options.topics` cannot be had."""
+        if (
+            self.state not in (ServiceState.CREATE_JUST, ServiceState.START_FAILED)
+            or self._instance is not None
+        ):
+            raise NotRunning(f"a producer that is {self.state.value} cannot be started")
+        self.state = ServiceState.START_FAILED
+        self._instance = await Instance.of(self._client)
+        self._instance.channels.hooks.extend(self._rpc_hooks)
+        try:
+            await self._begin(self._instance)
+        except BaseException:
+            await self._leave()
+            raise
+        self.state = ServiceState.RUNNING
+
+    async def _begin(self, instance: Instance) -> None:
+        await instance.join_producer(self)
+        faults = latency_faults(instance, self.options) if self.options.latency_faults else None
+        self._ways = Ways(
+            self._group, instance, self.options, self._namespace, QueueChoice(faults), faults,
+            self._send_hooks, self._forbidden,
+        )  # fmt: skip
+        self.requests = Requests(self)
+        self._transactions = Transactions(self)
+        if self._checker is not None:
+            self.check_backs = CheckBacks(self, self._checker)
+        if faults is not None and faults.probes:
+            self._detector = instance.every(PROBE_EACH_S, faults.detect)
+        if self.options.trace:
+            self._trace = trace_dispatcher(
+                Producer,
+                self._group,
+                Side.PRODUCE,
+                self._client,
+                self.options.trace_topic,
+                self.options.trace_batch,
+            )
+            hook = ProduceTrace(self._trace, self._namespace)
+            self._send_hooks.append(hook)
+            self._end_transaction_hooks.append(hook)
+            await self._trace.start()
+        for topic in self.options.topics:
+            await instance.routes.refresh(self._namespace.wrap(topic))
+        await instance.heartbeat_all()
+
+    async def close(self) -> None:
+        """Let what is on the way be answered, within the time that sending may take; then leave for good."""
+        if self.state is ServiceState.RUNNING:
+            self.state = ServiceState.SHUTDOWN_ALREADY
+            if self._accumulator is not None:
+                self._accumulator.flush()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.options.send_timeout_s):
+                    await self._pressure.idle()
+        self.state = ServiceState.SHUTDOWN_ALREADY
+        await self._leave()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _leave(self) -> None:
+        instance, self._instance = self._instance, None
+        if instance is None:
+            return
+        if self._trace is not None:
+            await self._trace.close()
+        if self._detector is not None:
+            self._detector.cancel()
+        if self.check_backs is not None:
+            self.check_backs.close()
+        try:
+            await instance.leave_producer(self)
+        finally:
+            for hook in self._rpc_hooks:
+                instance.channels.hooks.remove(hook)
+            await instance.leave()
+
+    # ---- sending ----
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        timeout_s: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> SendResult:
+        """Its result, which may be stored less safely than asked: see `raise_for_status`.
+
+        MessageRefused, NoRoute, BrokerError, TransportError, TooManyRequests. A queue that is chosen (`queue`,
+        `selector`, or the message's sharding key) is tried once.
+        """
+        left_s = self.options.send_timeout_s if timeout_s is None else timeout_s
+        ways = self._running()
+        if self._accumulator is not None and selector is None and self._accumulator.takes(message):
+            return await self._accumulator.add(message, queue)
+        prepared = self._preparer.prepare(message)
+        if not self._pressure.take(prepared.size):
+            if not self.options.wait_when_full:
+                raise self._pressure.full()
+            began_s = ways.instance.loop.time()
+            await self._pressure.wait(prepared.size, left_s)
+            left_s -= ways.instance.loop.time() - began_s
+        chosen, selector = self._target(message, queue, selector)
+        tries = 1 if chosen is not None or selector is not None else 1 + self.options.retries
+        submission = Submission(ways, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector)
+        return await self._go(submission, prepared.size)
+
+    def submit(
+        self,
+        message: Message,
+        *,
+        timeout_s: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """The same at once: the future of the result. MessageRefused, and TooManyRequests when too many are on the way.
+
+        A try that failed goes to another queue, and says so to the broker; Java's asynchronous send keeps the number
+        of the old one.
+        """
+        ways = self._running()
+        if self._accumulator is not None and selector is None and self._accumulator.takes(message):
+            return self._accumulator.add(message, queue)
+        prepared = self._preparer.prepare(message)
+        chosen, selector = self._target(message, queue, selector)
+        return self._submit(ways, prepared, timeout_s, chosen, selector)
+
+    async def send_oneway(
+        self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
+    ) -> None:
+        """Let it leave and expect no answer. Only what goes wrong on our side is raised."""
+        ways = self._running()
+        prepared = self._preparer.prepare(message)
+        chosen, selector = self._target(message, queue, selector)
+        submission = Submission(
+            ways, prepared, "oneway", self.options.send_timeout_s, 1, _never, chosen, selector
+        )
+        await submission.send_oneway()
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        timeout_s: float | None = None,
+        queue: MessageQueue | None = None,
+    ) -> SendResult:
+        """Messages of one topic as one request, stored together in one queue. One result for all. As `send`."""
+        ways = self._running()
+        prepared = self._preparer.prepare_batch(messages)
+        left_s = self.options.send_timeout_s if timeout_s is None else timeout_s
+        if not self._pressure.take(prepared.size):
+            if not self.options.wait_when_full:
+                raise self._pressure.full()
+            began_s = ways.instance.loop.time()
+            await self._pressure.wait(prepared.size, left_s)
+            left_s -= ways.instance.loop.time() - began_s
+        chosen = self._wrapped(queue)
+        tries = 1 if chosen is not None else 1 + self.options.retries
+        submission = Submission(ways, prepared, "sync", left_s, tries, self._retry_codes, chosen)
+        return await self._go(submission, prepared.size)
+
+    async def recall(self, topic: str, handle: str) -> str:
+        """Call back a timer message that is not due yet, by its `recall_handle`; its message id. BrokerError."""
+        self._running()
+        ext = {
+            "producerGroup": self._group, "topic": self._namespace.wrap(topic), "recallHandle": handle,
+        }  # fmt: skip
+        answer = await self.instance.call_master(
+            _broker_of(handle),
+            RemotingCommand.request(RequestCode.RECALL_MESSAGE, ext),
+            self.options.send_timeout_s,
+            topic=self._namespace.wrap(topic),
+        )
+        return answer.text("msgId")
+
+    # ---- transactions, requests ----
+
+    def transaction(self, message: Message, *, timeout_s: float | None = None) -> Transaction:
+        """`async with producer.transaction(message):` commits at the end, rolls back on an exception."""
+        self._running()
+        return self._two_phase().transaction(message, timeout_s)
+
+    async def send_in_transaction(
+        self, message: Message, local: Local, argument: object = None, *, timeout_s: float | None = None
+    ) -> TransactionResult:
+        """Send, do the local work, tell the outcome, as Java's TransactionMQProducer."""
+        self._running()
+        return await self._two_phase().run(message, local, argument, timeout_s)
+
+    async def request(
+        self, message: Message, *, timeout_s: float = 3, queue: MessageQueue | None = None
+    ) -> ReceivedMessage:
+        """Send and wait for who replies. RequestReplyTimeout, and what `send` raises."""
+        self._running()
+        assert self.requests is not None
+        return await self.requests.request(message, timeout_s, self._wrapped(queue))
+
+    async def reply(self, request: ReceivedMessage, body: bytes) -> SendResult:
+        """Reply to a message that was consumed. NoReplyAddress: it is no request."""
+        return await self.send(reply_message(request, body))
+
+    # ---- what is ----
+
+    @property
+    def group(self) -> str:
+        """As brokers know it."""
+        return self._group
+
+    @property
+    def instance(self) -> Instance:
+        if self._instance is None:
+            raise NotRunning(f"the producer is {self.state.value}")
+        return self._instance
+
+    @property
+    def end_transaction_hooks(self) -> Sequence[EndTransactionHook]:
+        return self._end_transaction_hooks
+
+    def topics(self) -> set[str]:
+        return {topic.wrapped for topic in self._preparer.topics.values()}
+
+    # ---- within ----
+
+    def _running(self) -> Ways:
+        if self.state is not ServiceState.RUNNING or self._ways is None:
+            raise NotRunning(f"the producer is {self.state.value}")
+        return self._ways
+
+    def _two_phase(self) -> Transactions:
+        if self._checker is None:
+            raise ConfigError("transactions need a checker: Producer(group, checker=...)")
+        assert self._transactions is not None
+        return self._transactions
+
+    def _target(
+        self, message: Message, queue: MessageQueue | None, selector: Selector | None
+    ) -> tuple[MessageQueue | None, Selector | None]:
+        """Where it must go: a queue, by its name at the brokers, or who chooses one; or anywhere."""
+        if queue is not None:
+            if queue.topic != message.topic:
+                raise MessageRefused(f"queue of topic {queue.topic}, message of topic {message.topic}")
+            return self._wrapped(queue), None
+        if selector is None and message.sharding_key is not None:
+            return None, by_hash(message.sharding_key)
+        return None, selector
+
+    def _wrapped(self, queue: MessageQueue | None) -> MessageQueue | None:
+        if queue is None or not self._namespace.name:
+            return queue
+        return MessageQueue(self._namespace.wrap(queue.topic), queue.broker_name, queue.queue_id)
+
+    def _submit(
+        self,
+        ways: Ways,
+        prepared: Prepared,
+        timeout_s: float | None,
+        queue: MessageQueue | None,
+        selector: Selector | None,
+    ) -> asyncio.Future[SendResult]:
+        if not self._pressure.take(prepared.size):
+            raise self._pressure.full()
+        left_s = self.options.send_timeout_s if timeout_s is None else timeout_s
+        tries = 1 + self.options.async_retries
+        submission = Submission(ways, prepared, "async", left_s, tries, lost_on_the_way, queue, selector)
+        return self._go(submission, prepared.size)
+
+    def _submit_batch(
+        self, messages: Sequence[Message], queue: MessageQueue | None
+    ) -> asyncio.Future[SendResult]:
+        ways = self._ways
+        if ways is None:
+            raise NotRunning(f"the producer is {self.state.value}")
+        prepared = self._preparer.prepare_batch(messages)
+        return self._submit(ways, prepared, None, self._wrapped(queue), None)
+
+    def _go(self, submission: Submission, size: int) -> asyncio.Future[SendResult]:
+        future = submission.future
+        future.add_done_callback(functools.partial(self._done, size))
+        submission.go()
+        return future
+
+    def _done(self, size: int, future: asyncio.Future[SendResult]) -> None:
+        self._pressure.give_back(size)
+
+
+def _never(error: BaseException) -> bool:
+    return False
+
+
+def _broker_of(handle: str) -> str:
+    """The broker that a recall handle names. MessageRefused: it is no handle."""
+    try:
+        parts = base64.urlsafe_b64decode(handle).decode().split(" ")
+    except (binascii.Error, ValueError):
+        parts = []
+    if len(parts) != RECALL_PARTS or parts[0] != "v1":
+        raise MessageRefused(f"{handle!r} is no recall handle")
+    return parts[2]

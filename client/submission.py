@@ -1,0 +1,387 @@
+"""Submission: one message on its way to a broker, with its tries, until it has a result. Loop thread.
+
+A chain of callbacks: as long as route and channel are at hand no task is made. Who gave up on the future ends it.
+"""
+
+import time
+from asyncio import Future
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.sends import post
+from firearrow.client.channel import Channel
+from firearrow.client.errors import (
+    BrokerError,
+    ClientError,
+    NoRoute,
+    RequestTimeout,
+    RocketMQError,
+    TooManyRequests,
+    TransportError,
+)
+from firearrow.client.hooks import ForbiddenCheck, SendContext, SendHook, run_hook
+from firearrow.client.instance import Instance
+from firearrow.client.latency_faults import LatencyFaults
+from firearrow.client.message import MessageQueue, SendResult, SendStatus
+from firearrow.client.names import Namespace
+from firearrow.client.options import ProducerOptions
+from firearrow.client.prepared import BATCH, Prepared
+from firearrow.client.queue_choice import QueueChoice
+from firearrow.client.routes import PublishInfo
+from firearrow.client.selectors import Selector
+
+STATUSES = {status.value: status for status in SendStatus}
+VIP_PORT_BELOW = 2
+
+
+class Answer(Protocol):
+    """What is read of an answer: `_native.wire.sends.SendAnswer` or TextAnswer."""
+
+    @property
+    def code(self) -> int: ...
+    @property
+    def remark(self) -> str | None: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def queue_offset(self) -> int: ...
+    @property
+    def offset_message_id(self) -> str | None: ...
+    @property
+    def transaction_id(self) -> str | None: ...
+    @property
+    def batch_unique_id(self) -> str | None: ...
+    @property
+    def recall_handle(self) -> str | None: ...
+    @property
+    def region(self) -> str: ...
+    @property
+    def trace_on(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextAnswer:
+    """The same, of an answer that came as a RemotingCommand. FieldError from `of`."""
+
+    code: int
+    remark: str | None
+    queue_id: int
+    queue_offset: int
+    offset_message_id: str | None
+    transaction_id: str | None
+    batch_unique_id: str | None
+    recall_handle: str | None
+    region: str
+    trace_on: bool
+
+    @staticmethod
+    def of(answer: RemotingCommand) -> "TextAnswer":
+        ext = answer.ext
+        return TextAnswer(
+            answer.code, answer.remark, answer.integer_or("queueId", -1), answer.integer_or("queueOffset", -1),
+            ext.get("msgId"), ext.get("transactionId"), ext.get("batchUniqId"), ext.get("recallHandle"),
+            ext.get("MSG_REGION", "DefaultRegion"), ext.get("TRACE_ON") != "false",
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Ways:
+    """What all submissions of a producer share."""
+
+    group: str
+    instance: Instance
+    options: ProducerOptions
+    namespace: Namespace
+    choice: QueueChoice
+    faults: LatencyFaults | None
+    hooks: Sequence[SendHook]
+    forbidden: Sequence[ForbiddenCheck]
+
+
+class Submission:
+    """`retries(error)` says whether what failed is worth another try; `tries` is how many there are in all."""
+
+    __slots__ = (
+        "_began_s", "_broker", "_context", "_deadline_s", "_error", "_fixed", "_mode", "_prepared", "_queue",
+        "_retries", "_selector", "_tries", "_ways", "future",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        ways: Ways,
+        prepared: Prepared,
+        mode: str,
+        timeout_s: float,
+        tries: int,
+        retries: Callable[[BaseException], bool],
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> None:
+        self._ways = ways
+        self._prepared = prepared
+        self._mode = mode
+        self._deadline_s = ways.instance.loop.time() + timeout_s
+        self._tries = tries
+        self._retries = retries
+        self._fixed = queue
+        self._selector = selector
+        self._queue = queue
+        self._broker: str | None = None
+        self._began_s = 0.0
+        self._error: BaseException | None = None
+        self._context: SendContext | None = None
+        self.future: Future[SendResult] = ways.instance.loop.create_future()
+
+    def go(self) -> None:
+        """One try, at once if it can be, else as soon as route and connection are there."""
+        if self.future.done():
+            return
+        routes = self._ways.instance.routes
+        queue = self._fixed
+        if queue is None:
+            info = routes.known_publish_info(self._prepared.topic.wrapped)
+            if info is None or not info.queues:
+                self._ways.instance.spawn(self._find())
+                return
+            queue = self._choose(info)
+            if queue is None:
+                return
+        address = self._address(queue.broker_name)
+        channel = None if address is None else self._ways.instance.channels.held(address)
+        if address is None or channel is None:
+            self._ways.instance.spawn(self._reach(queue))
+        else:
+            self._send(queue, address, channel)
+
+    async def send_oneway(self) -> None:
+        """One try, of which nothing is heard. NoRoute, ConnectFailed."""
+        ways, prepared = self._ways, self._prepared
+        options, routes, topic = ways.options, ways.instance.routes, prepared.topic.wrapped
+        queue = self._fixed
+        if queue is None:
+            info = await routes.publish_info(topic, options.template_topic, options.default_queues)
+            queue = self._choose(info)
+            if queue is None:
+                return await self._refused()
+        address = self._vip(await ways.instance.master(queue.broker_name, topic))
+        if (ways.hooks or ways.forbidden) and not self._before(queue, address):
+            return await self._refused()
+        frame = prepared.frame(0, queue.queue_id, queue.broker_name, time.time_ns() // 1_000_000, True)
+        await ways.instance.channels.oneway(address, RemotingCommand.decode(frame))
+        if self._context is not None:
+            self._after(None, None)
+
+    async def _refused(self) -> None:
+        await self.future
+
+    # ---- where ----
+
+    async def _find(self) -> None:
+        """The route first."""
+        options, routes = self._ways.options, self._ways.instance.routes
+        try:
+            topic = self._prepared.topic.wrapped
+            info = await routes.publish_info(topic, options.template_topic, options.default_queues)
+            queue = self._choose(info)
+            if queue is not None:
+                await self._reach(queue)
+        except RocketMQError as error:
+            self._fail(error)
+
+    async def _reach(self, queue: MessageQueue) -> None:
+        """The connection first."""
+        instance = self._ways.instance
+        self._began_s = instance.loop.time()
+        self._queue, self._broker = queue, queue.broker_name
+        try:
+            address = self._vip(await instance.master(queue.broker_name, self._prepared.topic.wrapped))
+            left_s = self._deadline_s - instance.loop.time()
+            channel = instance.channels.held(address) or await instance.channels.open(address, left_s)
+        except NoRoute as error:
+            self._fail(error)
+        except RocketMQError as error:
+            self._tried(error)
+        else:
+            if not self.future.done():
+                self._send(queue, address, channel)
+
+    def _choose(self, info: PublishInfo) -> MessageQueue | None:
+        """None: there is no such queue, and the future knows."""
+        if self._selector is None:
+            return self._ways.choice.choose(info, self._broker)
+        topic = self._prepared.topic
+        shown = [MessageQueue(topic.topic, q.broker_name, q.queue_id) for q in info.queues]
+        try:
+            chosen = self._selector(shown, self._prepared.message)
+            self._fixed = info.queues[shown.index(chosen)]
+        except Exception as error:
+            failure = ClientError(f"the selector failed: {error!r}")
+            failure.__cause__ = error
+            self._fail(failure)
+            return None
+        return self._fixed
+
+    def _address(self, broker: str) -> str | None:
+        address = self._ways.instance.routes.master(broker)
+        return address if address is None else self._vip(address)
+
+    def _vip(self, address: str) -> str:
+        if not self._ways.instance.options.vip_channel:
+            return address
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - VIP_PORT_BELOW}"
+
+    # ---- one try ----
+
+    def _send(self, queue: MessageQueue, address: str, channel: Channel) -> None:
+        ways = self._ways
+        self._queue, self._broker = queue, queue.broker_name
+        self._began_s = ways.instance.loop.time()
+        timeout_s = self._deadline_s - self._began_s
+        if timeout_s <= 0:
+            self._fail(self._error or RequestTimeout("no time is left for another try"))
+            return
+        if ways.options.attempt_timeout_s is not None and self._tries > 1:
+            timeout_s = min(timeout_s, ways.options.attempt_timeout_s)
+        if (ways.hooks or ways.forbidden) and not self._before(queue, address):
+            return
+        opaque = channel.next_opaque()
+        born_ms = time.time_ns() // 1_000_000
+        try:
+            frame = self._prepared.frame(opaque, queue.queue_id, queue.broker_name, born_ms, False)
+            if ways.instance.channels.plain:
+                post(channel, opaque, frame, self._answered, timeout_s)
+            else:
+                ways.instance.spawn(self._call(address, frame, timeout_s))
+        except RocketMQError as error:
+            self._tried(error)
+        except ValueError as error:
+            self._fail(ClientError(str(error)))
+
+    async def _call(self, address: str, frame: bytes, timeout_s: float) -> None:
+        """With fields added to the request: hooks, signature, namespace."""
+        try:
+            request = RemotingCommand.decode(frame)
+            answer = await self._ways.instance.call(address, request, timeout_s)
+            self._answered(TextAnswer.of(answer))
+        except (RocketMQError, ValueError) as error:
+            self._answered(error)
+
+    def _answered(self, answer: Answer | BaseException) -> None:
+        if isinstance(answer, BaseException):
+            self._tried(answer)
+            return
+        status = STATUSES.get(answer.code)
+        queue = self._queue
+        assert queue is not None
+        if status is None:
+            self._tried(BrokerError(answer.code, answer.remark or "", queue.broker_name))
+            return
+        result = self._result(status, answer, queue)
+        if self._context is not None:
+            self._after(result, None)
+        if self._ways.faults is not None:
+            took_s = self._ways.instance.loop.time() - self._began_s
+            self._ways.faults.update(queue.broker_name, took_s)
+        if (
+            status is not SendStatus.SEND_OK
+            and self._ways.options.retry_when_not_stored_ok
+            and self._tries > 1
+            and self._fixed is None
+        ):
+            self._tries -= 1
+            self.go()
+        elif not self.future.done():
+            self.future.set_result(result)
+
+    def _result(self, status: SendStatus, answer: Answer, queue: MessageQueue) -> SendResult:
+        prepared = self._prepared
+        if prepared.code == BATCH and answer.batch_unique_id is None:
+            message_id = ",".join(message.unique_id or "" for message in prepared.messages)
+        else:
+            message_id = prepared.message.unique_id or ""
+        return SendResult(
+            status,
+            message_id,
+            answer.offset_message_id or "",
+            MessageQueue(prepared.topic.topic, queue.broker_name, answer.queue_id),
+            answer.queue_offset,
+            answer.transaction_id,
+            answer.recall_handle,
+            answer.region,
+            answer.trace_on,
+        )
+
+    def _tried(self, error: BaseException) -> None:
+        """This try failed: another one, or the end."""
+        if self._context is not None:
+            self._after(None, error)
+        self._blame(error)
+        if isinstance(error, BrokerError) and error.code == ResponseCode.GO_AWAY and self._broker is not None:
+            address = self._address(self._broker)
+            if address is not None:
+                self._ways.instance.channels.retire(address)
+        self._tries -= 1
+        self._error = error
+        if self._tries > 0 and self._retries(error):
+            self.go()
+        else:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def _blame(self, error: BaseException) -> None:
+        faults = self._ways.faults
+        if faults is None or self._broker is None:
+            return
+        took_s = self._ways.instance.loop.time() - self._began_s
+        if isinstance(error, BrokerError):
+            faults.update(self._broker, took_s, isolate=True, reachable=False)
+        elif isinstance(error, TransportError):
+            faults.update(self._broker, took_s, isolate=True, reachable=not faults.probes)
+        else:
+            faults.update(self._broker, took_s)
+
+    # ---- hooks ----
+
+    def _before(self, queue: MessageQueue, address: str) -> bool:
+        prepared = self._prepared
+        self._context = context = SendContext(
+            self._ways.group, prepared.message, prepared.messages, queue, address, self._mode, prepared.kind,
+            len(prepared.body),
+        )  # fmt: skip
+        try:
+            for check in self._ways.forbidden:
+                check.check(context)
+        except Exception as error:
+            self._fail(error)
+            return False
+        for hook in self._ways.hooks:
+            run_hook(hook.before, context)
+        return True
+
+    def _after(self, result: SendResult | None, error: BaseException | None) -> None:
+        context, self._context = self._context, None
+        assert context is not None
+        context.result, context.error = result, error
+        for hook in self._ways.hooks:
+            run_hook(hook.after, context)
+
+
+def worth_another_broker(codes: frozenset[int]) -> Callable[[BaseException], bool]:
+    """The rule of `send`: anything but refusals of brokers that would be the same elsewhere."""
+
+    def retries(error: BaseException) -> bool:
+        return error.code in codes if isinstance(error, BrokerError) else isinstance(error, ClientError)
+
+    return retries
+
+
+def lost_on_the_way(error: BaseException) -> bool:
+    """The rule of `submit`: only what no broker answered."""
+    return isinstance(error, TransportError) and not isinstance(error, TooManyRequests)
