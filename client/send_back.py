@@ -22,6 +22,11 @@ ORDERLY_RECONSUME_MAX = (1 << 31) - 1
 FIRST_DELAY_LEVEL = 3
 LOGICAL_BROKER = "__syslo__"
 """Brokers of static topics, which keep no message themselves."""
+NOT_COPIED = frozenset({
+    Property.TRANSACTION_PREPARED, Property.MIN_OFFSET, Property.MAX_OFFSET,
+    Property.TAGS, Property.KEYS, Property.DELAY, Property.WAIT, Property.UNIQUE_KEY,
+})  # fmt: skip
+"""Half messages are whole by now; offsets are those of a pull; the rest has a place of its own in Message."""
 
 
 class Caller(Protocol):
@@ -76,18 +81,24 @@ class SendBack:
         return True
 
     def as_retry(self, message: ReceivedMessage) -> Message:
-        """The message that the retry topic gets. Its own id and properties stay."""
-        properties = dict(message.properties)
-        properties.pop(Property.TRANSACTION_PREPARED, None)
+        """The message that the retry topic gets. Its unique id and the user's properties stay."""
+        properties = {name: value for name, value in message.properties.items() if name not in NOT_COPIED}
         origin = properties.get(Property.ORIGIN_MESSAGE_ID, "")
         properties[Property.ORIGIN_MESSAGE_ID] = origin if origin.strip() else message.message_id
         properties[Property.RETRY_TOPIC] = self._namespace.wrap(message.topic)
         properties[Property.RECONSUME_TIME] = str(message.reconsume_times + 1)
         properties[Property.MAX_RECONSUME_TIMES] = str(self.max_reconsume_times)
-        properties[Property.DELAY] = str(FIRST_DELAY_LEVEL + message.reconsume_times)
-        retried = Message(retry_topic(self._group), message.body, flag=message.flag)
-        retried.properties = properties
-        return retried
+        return Message(
+            retry_topic(self._group),
+            message.body,
+            tags=message.tags,
+            keys=message.keys,
+            properties=properties,
+            delay_level=FIRST_DELAY_LEVEL + message.reconsume_times,
+            flag=message.flag,
+            wait_store=message.get_property(Property.WAIT) != "false",
+            unique_id=message.get_property(Property.UNIQUE_KEY),
+        )
 
     async def _ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
         topic = self._namespace.wrap(message.topic)

@@ -79,21 +79,21 @@ async def test_the_broker_is_asked_to_deliver_the_stored_message_again() -> None
 async def test_if_that_fails_the_message_is_published_to_the_retry_topic(error: Exception) -> None:
     broker = Broker(call_error=error)
     (message,) = received(
-        QUEUE, [7], b"\x00body", reconsume_times=2, UNIQ_KEY="AC10", TAGS="a", TRAN_MSG="true", mine="x"
-    )
+        QUEUE, [7], b"\x00body", reconsume_times=2, UNIQ_KEY="AC10", TAGS="a", KEYS="k1 k2", WAIT="false",
+        DELAY="3", TRAN_MSG="true", mine="x",
+    )  # fmt: skip
     assert await broker.send_back().back(message, -1)
     (published,) = broker.published
     assert (published.topic, published.body) == ("%RETRY%workers", b"\x00body")
     assert published.properties == {
-        "UNIQ_KEY": "AC10",
-        "TAGS": "a",
         "mine": "x",
         "ORIGIN_MESSAGE_ID": "AC10",
         "RETRY_TOPIC": "orders",
         "RECONSUME_TIME": "3",
         "MAX_RECONSUME_TIMES": "16",
-        "DELAY": "5",
     }
+    assert (published.tags, published.keys, published.unique_id) == ("a", ("k1", "k2"), "AC10")
+    assert (published.delay_level, published.wait_store) == (5, False)
     assert message.properties["TRAN_MSG"] == "true"
 
 
