@@ -1,0 +1,127 @@
+"""Traces at a real broker: found in the trace topic by the id and the keys of the message they tell of."""
+
+import asyncio
+from collections.abc import Callable
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.admin import Admin
+from firearrow.client.message import Message
+from firearrow.client.options import ConsumeFromWhere, ProducerOptions, PushConsumerOptions
+from firearrow.client.producer import Producer
+from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.trace_records import (
+    ConsumeBegun,
+    ConsumeEnded,
+    MessageKind,
+    ReturnType,
+    Sent,
+    TraceRecord,
+    TransactionEnded,
+    decode,
+)
+from firearrow.client.transactions import TransactionState
+from tests.client.conftest import unique
+
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+TRACED = ProducerOptions(trace=True, trace_batch=1)
+
+
+async def records_of(admin: Admin, key: str, kinds: set[type]) -> list[TraceRecord]:
+    """The records of a message once those of these kinds are there: brokers index a moment later."""
+    async with asyncio.timeout(20):
+        while True:
+            traces = await admin.messages_by_key(TRACE_TOPIC, key)
+            records = [record for trace in traces for record in decode(trace.body.decode())]
+            found = [record for record in records if record.message_id == key]
+            if kinds <= {type(record) for record in found}:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def test_a_send_is_found_in_the_trace_topic(name_server: str, topics: Callable[..., str]) -> None:
+    topic, group = topics(), unique("traced")
+    async with Admin(name_server) as admin:
+        async with Producer(group, name_server=name_server, options=TRACED) as producer:
+            sent = await producer.send(Message(topic, b"body", tags="tag", keys=["k1", "k2"]))
+        (record,) = await records_of(admin, sent.message_id, {Sent})
+        assert isinstance(record, Sent)
+        assert (record.group, record.topic, record.tags, record.keys) == (group, topic, "tag", "k1 k2")
+        assert (record.body_bytes, record.kind, record.success) == (4, MessageKind.NORMAL, True)
+        assert record.offset_message_id == sent.offset_message_id
+        assert record.region == sent.region
+
+
+async def test_a_transaction_is_traced_with_its_end(name_server: str, topics: Callable[..., str]) -> None:
+    topic = topics(queues=1, message_type="TRANSACTION")
+
+    def check(message: ReceivedMessage) -> TransactionState:
+        return TransactionState.ROLLBACK
+
+    async with (
+        Admin(name_server) as admin,
+        Producer(unique("traced"), name_server=name_server, options=TRACED, checker=check) as producer,
+    ):
+        async with producer.transaction(Message(topic, b"x")) as kept:
+            pass
+        async with producer.transaction(Message(topic, b"y")) as asked:
+            asked.leave_unknown()
+        half, end = sorted(await records_of(admin, kept.id, {Sent, TransactionEnded}), key=_type_name)
+        assert isinstance(half, Sent)
+        assert half.kind is MessageKind.HALF
+        assert isinstance(end, TransactionEnded)
+        assert (end.state, end.from_check, end.topic) == ("COMMIT_MESSAGE", False, topic)
+        async with asyncio.timeout(20):
+            while not any(map(_answered, await records_of(admin, asked.id, {TransactionEnded}))):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+
+async def test_what_a_consumer_does_is_found_in_the_trace_topic(
+    name_server: str, topics: Callable[..., str]
+) -> None:
+    topic, group = topics(queues=1), unique("traced")
+    consumer = PushConsumer(
+        group,
+        name_server=name_server,
+        options=PushConsumerOptions(trace=True, trace_batch=1, from_where=ConsumeFromWhere.FIRST_OFFSET),
+    )
+    handled = asyncio.Event()
+
+    async def handle(messages: list[ReceivedMessage]) -> None:
+        handled.set()
+
+    consumer.subscribe(topic, handle)
+    async with Admin(name_server) as admin, Producer(unique("p"), name_server=name_server) as producer:
+        async with consumer:
+            sent = await producer.send(Message(topic, b"body", keys=["k"]))
+            await asyncio.wait_for(handled.wait(), 20)
+        begun, ended = sorted(
+            await records_of(admin, sent.message_id, {ConsumeBegun, ConsumeEnded}), key=_type_name
+        )
+        assert isinstance(begun, ConsumeBegun)
+        assert (begun.group, begun.retries, begun.keys, begun.region) == (group, 0, "k", sent.region)
+        assert isinstance(ended, ConsumeEnded)
+        assert (ended.request_id, ended.success, ended.returned) == (
+            begun.request_id, True, ReturnType.SUCCESS
+        )  # fmt: skip
+        assert ended.group == group
+
+
+async def test_a_producer_that_is_not_traced_leaves_no_trace(
+    name_server: str, topics: Callable[..., str]
+) -> None:
+    topic = topics(queues=1)
+    async with Admin(name_server) as admin:
+        async with Producer(unique("untraced"), name_server=name_server) as producer:
+            silent = await producer.send(Message(topic, b"x"))
+        async with Producer(unique("traced"), name_server=name_server, options=TRACED) as producer:
+            told = await producer.send(Message(topic, b"y"))
+        await records_of(admin, told.message_id, {Sent})
+        assert await admin.messages_by_key(TRACE_TOPIC, silent.message_id) == []
+
+
+def _answered(record: TraceRecord) -> bool:
+    return isinstance(record, TransactionEnded) and record.from_check and record.state == "ROLLBACK_MESSAGE"
+
+
+def _type_name(record: TraceRecord) -> str:
+    return type(record).__name__

@@ -1,0 +1,407 @@
+"""Transactions: what becomes of a half message, whether told at once or when the broker asks."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.admin import Admin
+from firearrow.client.errors import BrokerError, ConfigError, ConnectionLost, MessageRefused, NotRunning
+from firearrow.client.hooks import EndTransactionContext
+from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
+from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.producer import Producer
+from firearrow.client.transactions import (
+    Transaction,
+    Transactions,
+    TransactionState,
+    end_request,
+    state_of,
+)
+from tests.client.conftest import unique
+from tests.client.waiting import wait_until
+
+UNKNOWN, COMMIT, ROLLBACK = TransactionState.UNKNOWN, TransactionState.COMMIT, TransactionState.ROLLBACK
+
+
+# ---- rules ----
+
+
+@dataclass
+class Routes:
+    async def publish_info(self, topic: str, template: str, queues: int) -> "Routes":
+        return self
+
+    brokers: frozenset[str] = frozenset({"b"})
+
+    def master(self, broker_name: str) -> str:
+        return "h:1"
+
+
+@dataclass
+class Heartbeats:
+    beats: list[str] = field(default_factory=list)
+
+    async def beat(self, address: str) -> bool:
+        self.beats.append(address)
+        return True
+
+
+@dataclass
+class Channels:
+    told: list[RemotingCommand] = field(default_factory=list)
+    failure: Exception | None = None
+
+    async def oneway(self, address: str, command: RemotingCommand) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.told.append(command)
+
+
+@dataclass
+class Instance:
+    options: ClientOptions = field(default_factory=lambda: ClientOptions(name_server="h:1"))
+    routes: Routes = field(default_factory=Routes)
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    channels: Channels = field(default_factory=Channels)
+
+    async def master(self, broker_name: str, topic: str) -> str:
+        return "h:1"
+
+
+SENT = SendResult(
+    SendStatus.SEND_OK, "UNIQUE", "7F00000100002A9F00000000000004D2", MessageQueue("t", "b", 3), 7, "TX"
+)
+
+
+@dataclass
+class Sender:
+    """Stands for the producer."""
+
+    group: str = "PG"
+    instance: Instance = field(default_factory=Instance)
+    options: ProducerOptions = field(default_factory=ProducerOptions)
+    end_transaction_hooks: list[object] = field(default_factory=list)
+    result: SendResult = SENT
+    messages: list[Message] = field(default_factory=list)
+
+    async def send(self, message: Message, *, timeout_s: float | None = None) -> SendResult:
+        message.unique_id = "UNIQUE"
+        self.messages.append(replace(message, properties=dict(message.properties)))
+        return self.result
+
+    def decisions(self) -> list[str]:
+        return [command.ext["commitOrRollback"] for command in self.instance.channels.told]
+
+
+@pytest.fixture
+def sender() -> Sender:
+    return Sender()
+
+
+@pytest.fixture
+def transactions(sender: Sender) -> Transactions:
+    return Transactions(sender)  # type: ignore[arg-type]
+
+
+def begun(transactions: Transactions, message: Message | None = None) -> Transaction:
+    return Transaction(transactions, message or Message("t", b"x"), None)
+
+
+async def test_the_end_of_the_block_commits(sender: Sender, transactions: Transactions) -> None:
+    message = Message("t", b"x", properties={"mine": "1"})
+    async with begun(transactions, message) as transaction:
+        assert transaction.id == "UNIQUE"
+        assert sender.decisions() == []
+    assert transaction.state is COMMIT
+    assert message.properties == {"mine": "1"}, "the user's message is left alone"
+    assert message.unique_id == "UNIQUE"
+    assert sender.messages[0].properties == {"mine": "1", "TRAN_MSG": "true", "PGROUP": "PG"}
+    (told,) = sender.instance.channels.told
+    assert told.code == RequestCode.END_TRANSACTION
+    assert told.is_oneway
+    assert told.ext == {
+        "topic": "t", "producerGroup": "PG", "tranStateTableOffset": "7", "commitLogOffset": "1234",
+        "commitOrRollback": "8", "fromTransactionCheck": "false", "msgId": "UNIQUE", "transactionId": "TX",
+        "bname": "b",
+    }  # fmt: skip
+
+
+async def test_an_exception_rolls_back_and_goes_on(sender: Sender, transactions: Transactions) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with begun(transactions):
+            raise ZeroDivisionError("no")
+    assert sender.decisions() == ["12"]
+    assert sender.instance.channels.told[0].remark == (
+        "executeLocalTransactionBranch exception: ZeroDivisionError: no"
+    )
+
+
+async def test_a_block_that_is_cancelled_leaves_it_open(sender: Sender, transactions: Transactions) -> None:
+    async def block() -> None:
+        async with begun(transactions):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(block())
+    await wait_until(lambda: sender.messages)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sender.decisions() == ["0"]
+
+
+async def test_what_the_block_says_counts(sender: Sender, transactions: Transactions) -> None:
+    async with begun(transactions) as transaction:
+        transaction.leave_unknown()
+    async with begun(transactions) as transaction:
+        transaction.roll_back()
+    with contextlib.suppress(ZeroDivisionError):
+        async with begun(transactions) as transaction:
+            transaction.leave_unknown()
+            raise ZeroDivisionError
+    assert sender.decisions() == ["0", "12", "0"]
+
+
+async def test_a_half_that_is_stored_less_safely_is_rolled_back_and_the_block_never_runs(
+    sender: Sender, transactions: Transactions
+) -> None:
+    sender.result = SendResult(
+        SendStatus.FLUSH_DISK_TIMEOUT, SENT.message_id, SENT.offset_message_id, SENT.queue, SENT.queue_offset
+    )
+    with pytest.raises(BrokerError) as refused:
+        async with begun(transactions):
+            raise AssertionError("the block must not run")
+    assert refused.value.code == 10
+    assert sender.decisions() == ["12"]
+    worked: list[object] = []
+    result = await transactions.run(Message("t", b"x"), lambda message, argument: worked.append(argument))
+    assert (result.state, worked) == (ROLLBACK, [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"), [(COMMIT, COMMIT), (ROLLBACK, ROLLBACK), (UNKNOWN, UNKNOWN), (None, UNKNOWN)]
+)
+async def test_the_answer_of_the_local_work_is_told(
+    sender: Sender, transactions: Transactions, answer: TransactionState | None, state: TransactionState
+) -> None:
+    def work(message: Message, argument: object) -> TransactionState | None:
+        assert threading.current_thread() is not threading.main_thread()
+        assert (message.unique_id, message.properties["__transactionId__"], argument) == ("UNIQUE", "TX", 42)
+        return answer
+
+    async def work_async(message: Message, argument: object) -> TransactionState | None:
+        assert threading.current_thread() is threading.main_thread()
+        return answer
+
+    assert (await transactions.run(Message("t", b"x"), work, 42)).state is state
+    assert (await transactions.run(Message("t", b"x"), work_async)).state is state
+    assert sender.decisions() == [str(state.value)] * 2
+
+
+async def test_local_work_that_fails_leaves_it_open_and_tells_the_error(
+    sender: Sender, transactions: Transactions
+) -> None:
+    async def fails(message: Message, argument: object) -> None:
+        raise ZeroDivisionError
+
+    result = await transactions.run(Message("t", b"x"), fails)
+    assert result.state is UNKNOWN
+    assert isinstance(result.error, ZeroDivisionError)
+    wrong = await transactions.run(Message("t", b"x"), lambda message, argument: "COMMIT")
+    assert isinstance(wrong.error, TypeError)
+    assert sender.decisions() == ["0", "0"]
+
+
+async def test_an_end_that_cannot_be_told_is_no_error(sender: Sender, transactions: Transactions) -> None:
+    sender.instance.channels.failure = ConnectionLost("gone")
+    async with begun(transactions) as transaction:
+        pass
+    assert transaction.state is COMMIT, "the broker will ask"
+
+
+async def test_delays_are_refused_before_anything_leaves(sender: Sender, transactions: Transactions) -> None:
+    for message in (
+        Message("t", b"x", delay_level=1), Message("t", b"x", delay_s=1.0), Message("t", b"x", deliver_at_ms=1)
+    ):  # fmt: skip
+        with pytest.raises(MessageRefused):
+            await transactions.begin(message, None)
+    assert not sender.messages
+
+
+async def test_a_broker_is_told_of_the_group_before_the_first_half_only(
+    sender: Sender, transactions: Transactions
+) -> None:
+    for _ in range(3):
+        await transactions.begin(Message("t", b"x"), None)
+    assert sender.instance.heartbeats.beats == ["h:1"]
+
+
+async def test_hooks_hear_how_it_ended(sender: Sender, transactions: Transactions) -> None:
+    heard: list[EndTransactionContext] = []
+
+    class Hook:
+        def ended(self, context: EndTransactionContext, /) -> None:
+            heard.append(context)
+            raise ZeroDivisionError("logged, and nothing else")
+
+    sender.end_transaction_hooks.append(Hook())
+    async with begun(transactions):
+        pass
+    (context,) = heard
+    assert (context.group, context.message_id, context.transaction_id) == ("PG", "UNIQUE", "TX")
+    assert (context.state, context.from_check, context.broker_address) == ("COMMIT_MESSAGE", False, "h:1")
+    assert sender.decisions() == ["8"]
+
+
+async def test_a_transaction_is_entered_once(transactions: Transactions) -> None:
+    transaction = begun(transactions)
+    with pytest.raises(NotRunning, match="not begun"):
+        _ = transaction.id
+    async with transaction:
+        pass
+    with pytest.raises(ConfigError):
+        await transaction.__aenter__()
+
+
+def test_answers_that_are_none() -> None:
+    for answer in (True, False, "COMMIT", 8):
+        with pytest.raises(TypeError):
+            state_of(answer)
+
+
+def test_the_end_after_a_check_says_so() -> None:
+    request = end_request("PG", "t", "b", (1, 2), ("ID", "TX"), UNKNOWN, from_check=True)
+    assert (request.ext["fromTransactionCheck"], request.ext["commitOrRollback"]) == ("true", "0")
+
+
+# ---- with a broker ----
+
+
+@pytest.fixture
+def topic(topics: Callable[..., str]) -> str:
+    return topics(queues=1, message_type="TRANSACTION")
+
+
+def never_asked(message: ReceivedMessage) -> None:
+    raise AssertionError("nobody should ask")
+
+
+async def visible(admin: Admin, topic: str) -> int:
+    (queue,) = await admin.queues(topic)
+    return await admin.max_offset(queue)
+
+
+async def until_visible(admin: Admin, topic: str, count: int) -> None:
+    async with asyncio.timeout(20):
+        while await visible(admin, topic) < count:  # noqa: ASYNC110 - the broker tells nobody
+            await asyncio.sleep(0.02)
+
+
+async def test_only_what_is_committed_is_seen(name_server: str, topic: str) -> None:
+    async with (
+        Producer(unique("tx"), name_server=name_server, checker=never_asked) as producer,
+        Admin(name_server) as admin,
+    ):
+        async with producer.transaction(Message(topic, b"yes", keys=["order-1"])) as kept:
+            assert await visible(admin, topic) == 0, "half messages are not seen"
+        with contextlib.suppress(ZeroDivisionError):
+            async with producer.transaction(Message(topic, b"no")):
+                raise ZeroDivisionError
+        result = await producer.send_in_transaction(
+            Message(topic, b"and yes"), lambda message, argument: argument, COMMIT
+        )
+        assert result.state is COMMIT
+        await until_visible(admin, topic, 2)
+        found = await admin.message_by_unique_id(topic, kept.id)
+        assert (found.body, found.transaction_id, found.keys) == (b"yes", kept.id, ("order-1",))
+        assert found.get_property("TRAN_MSG") == "true"
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+async def test_the_checker_decides_what_was_left_open(name_server: str, topic: str, kind: str) -> None:
+    asked: list[tuple[str, bytes]] = []
+    undecided = {b"later"}
+
+    def check(message: ReceivedMessage) -> TransactionState | None:
+        assert message.topic == topic
+        asked.append((message.transaction_id or "", message.body))
+        if message.body in undecided:
+            undecided.discard(message.body)
+            return None
+        if message.body == b"fails once" and [body for _, body in asked].count(b"fails once") == 1:
+            raise ZeroDivisionError
+        return ROLLBACK if message.body == b"no" else COMMIT
+
+    async def check_async(message: ReceivedMessage) -> TransactionState | None:
+        await asyncio.sleep(0)
+        return check(message)
+
+    checker = check if kind == "plain" else check_async
+    async with (
+        Producer(unique("tx"), name_server=name_server, checker=checker) as producer,
+        Admin(name_server) as admin,
+    ):
+        ids: dict[bytes, str] = {}
+        for body in (b"yes", b"no", b"later", b"fails once"):
+            async with producer.transaction(Message(topic, body)) as transaction:
+                transaction.leave_unknown()
+            ids[body] = transaction.id
+        await until_visible(admin, topic, 3)
+        await wait_until(lambda: b"no" in [body for _, body in asked])
+        assert all(ids[body] == message_id for message_id, body in asked)
+        assert await visible(admin, topic) == 3
+        assert [body for _, body in asked].count(b"fails once") >= 2
+
+
+async def test_another_member_of_the_group_answers_for_one_that_is_gone(name_server: str, topic: str) -> None:
+    group = unique("tx")
+    async with (
+        Producer(group, name_server=name_server, checker=never_asked) as gone,
+        gone.transaction(Message(topic, b"x")) as transaction,
+    ):
+        transaction.leave_unknown()
+    asked = asyncio.Event()
+
+    async def check(message: ReceivedMessage) -> TransactionState:
+        asked.set()
+        return COMMIT
+
+    async with Producer(group, name_server=name_server, checker=check) as heir, Admin(name_server) as admin:
+        async with heir.transaction(Message(topic, b"y")):
+            pass
+        await asyncio.wait_for(asked.wait(), 20)
+        await until_visible(admin, topic, 2)
+
+
+async def test_a_producer_without_checker_has_no_transactions(name_server: str, topic: str) -> None:
+    async with Producer(unique("tx"), name_server=name_server) as producer:
+        with pytest.raises(ConfigError, match="checker"):
+            producer.transaction(Message(topic, b"x"))
+
+
+async def test_transactions_within_a_namespace(name_server: str) -> None:
+    client = ClientOptions(name_server=name_server, namespace=unique("ns"))
+    topic = unique("t")
+    asked: list[str] = []
+
+    def check(message: ReceivedMessage) -> TransactionState:
+        asked.append(message.topic)
+        return COMMIT
+
+    async with (
+        Admin(client=client) as admin,
+        Producer(unique("tx"), client=client, checker=check) as producer,
+    ):
+        await admin.create_topic(topic, 1, message_type="TRANSACTION")
+        async with producer.transaction(Message(topic, b"x")):
+            pass
+        async with producer.transaction(Message(topic, b"y")) as transaction:
+            transaction.leave_unknown()
+        await until_visible(admin, topic, 2)
+        assert set(asked) == {topic}
