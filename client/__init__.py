@@ -1,1 +1,48 @@
-"""The Python client: comes with its own issue; empty today."""
+"""The Python client of FireArrow, for FireArrow's and Apache RocketMQ's brokers.
+
+`Producer`, `PushConsumer`, `PullConsumer`, `PopConsumer` and `Admin` live in an event loop; `firearrow.client.blocking`
+has the same without `await`.
+"""
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.admin import Admin
+from firearrow.client.consuming import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
+from firearrow.client.errors import (
+    BrokerError,
+    ClientError,
+    ConfigError,
+    MessageRefused,
+    NoRoute,
+    NotRunning,
+    RequestReplyTimeout,
+    RequestTimeout,
+    RocketMQError,
+    TooManyRequests,
+    TransportError,
+)
+from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
+from firearrow.client.options import (
+    ClientOptions,
+    CompressionKind,
+    ConsumeFromWhere,
+    Credentials,
+    MessageModel,
+    PopConsumerOptions,
+    ProducerOptions,
+    PullConsumerOptions,
+    PushConsumerOptions,
+)
+from firearrow.client.pop_consumer import PopConsumer
+from firearrow.client.producer import Producer
+from firearrow.client.pull_consumer import PullConsumer
+from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.transactions import TransactionState
+
+__all__ = [
+    "Accepted", "Admin", "BrokerError", "ClientError", "ClientOptions", "CompressionKind", "ConfigError",
+    "ConsumeFromWhere", "ConsumeResult", "Credentials", "DeadLetter", "Message", "MessageModel", "MessageQueue",
+    "MessageRefused", "NoRoute", "NotRunning", "PopConsumer", "PopConsumerOptions", "Producer", "ProducerOptions",
+    "PullConsumer", "PullConsumerOptions", "PushConsumer", "PushConsumerOptions", "ReceivedMessage",
+    "RequestReplyTimeout", "RequestTimeout", "Retry", "RocketMQError", "SendResult", "SendStatus", "Suspend",
+    "TooManyRequests", "TransactionState", "TransportError",
+]  # fmt: skip

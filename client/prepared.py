@@ -12,7 +12,7 @@ from firearrow.client.compression import pack
 from firearrow.client.errors import ConfigError, MessageRefused
 from firearrow.client.message import Message, Property
 from firearrow.client.names import NOT_FOR_SENDING, RETRY, Namespace, check_topic
-from firearrow.client.options import ProducerOptions
+from firearrow.client.options import CompressionKind, ProducerOptions
 
 HALF = 0x4
 PLAIN, BATCH, REPLY = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE), 325
@@ -92,7 +92,7 @@ class Preparer:
         if message.properties or topic.wrapped.startswith(RETRY):
             return self._with_properties(topic, message)
         prepared = Prepared(topic, message, (message,), body, self._text(message, self._more), len(body))
-        if len(body) >= self._options.compress_over_bytes and body:
+        if len(body) >= self._options.compress_over_bytes or not body:
             self._compress(prepared)
         return prepared
 
@@ -125,7 +125,7 @@ class Preparer:
         message.unique_id = sent.unique_id
         if properties.get(Property.MESSAGE_TYPE) == "reply":
             prepared.code = REPLY
-        if len(message.body) >= self._options.compress_over_bytes and message.body:
+        if len(message.body) >= self._options.compress_over_bytes or not message.body:
             self._compress(prepared)
         if properties.get(Property.TRANSACTION_PREPARED) == "true":
             prepared.sys_flag |= HALF
@@ -138,8 +138,10 @@ class Preparer:
             raise MessageRefused(f"properties: {error}") from None
 
     def _compress(self, prepared: Prepared) -> None:
+        """An empty body is packed, too: brokers refuse a request without one, and every reader opens zlib."""
         options = self._options
-        prepared.sys_flag, prepared.body = pack(options.compression, options.compress_level, prepared.body)
+        kind = options.compression if prepared.body else CompressionKind.ZLIB
+        prepared.sys_flag, prepared.body = pack(kind, options.compress_level, prepared.body)
 
     def _topic(self, topic: str) -> SendTopic:
         try:

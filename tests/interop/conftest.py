@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = []
     for item in items:
         if item.get_closest_marker("interop"):
-            lack = missing("go") if item.name.endswith("[go]") else missing("java", "javac", "mvn")
+            lack = _lack(item.name)
             if lack is not None:
                 _lacks.add(lack)
                 left_out.append(item)
@@ -46,6 +46,13 @@ def pytest_report_collectionfinish() -> str:
     return f"interoperation skipped: {'; '.join(sorted(_lacks))}" if _lacks else ""
 
 
+def _lack(test: str) -> str | None:
+    """What this machine lacks for this test."""
+    if test.endswith("[python]"):
+        return None
+    return missing("go") if test.endswith("[go]") else missing("java", "javac", "mvn")
+
+
 class Drivers:
     """Client processes by name; each is started when a test first wants it."""
 
@@ -56,11 +63,10 @@ class Drivers:
 
     def __call__(self, name: str) -> Driver:
         if name not in self.running:
-            need(
-                go_driver
-                if name == "go"
-                else lambda: java_class_path({"java4": "client4"}.get(name, "client5"))
-            )
+            if name == "go":
+                need(go_driver)
+            elif name != "python":
+                need(lambda: java_class_path({"java4": "client4"}.get(name, "client5")))
             for other in list(self.running):
                 self.running.pop(other).stop()
             self.running[name] = Driver(name, self.name_server, self.homes / f"{name}-{next(_numbers)}")
@@ -75,7 +81,7 @@ def drivers(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dr
         driver.stop()
 
 
-@pytest.fixture(scope="module", params=["java5", "java4", "go"])
+@pytest.fixture(scope="module", params=["java5", "java4", "go", "python"])
 def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
     return drivers(str(request.param))
 

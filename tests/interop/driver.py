@@ -1,4 +1,4 @@
-"""An official client as a process that is told what to do; see `java/driver/Driver.java` for the lines spoken.
+"""A client as a process that is told what to do; see `java/driver/Driver.java` for the lines spoken.
 
 One thread of ours reads what it says; the test's thread asks and waits for events, each wait bounded.
 """
@@ -6,6 +6,7 @@ One thread of ours reads what it says; the test's thread asks and waits for even
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from urllib.parse import urlencode
 from tests.interop.workshop import go_driver, java_class_path
 
 Event = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Failed(Exception):
@@ -30,7 +32,7 @@ class Failed(Exception):
 
 
 class Driver:
-    """`name`: `java5`, `java4` or `go`. `name_server` as `host:port`. `home` keeps its logs and its own offsets."""
+    """`name`: `java5`, `java4`, `go` or `python`, which is ours. `name_server` as `host:port`. `home` keeps its logs and its own offsets."""
 
     def __init__(self, name: str, name_server: str, home: Path) -> None:
         self.name = name
@@ -39,7 +41,7 @@ class Driver:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*_command(name, home), name_server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                text=True, cwd=home, env=os.environ | {"HOME": str(home)},
+                text=True, cwd=home, env=os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)},
             )  # fmt: skip
         self.events: list[Event] = []
         self._news = threading.Condition()
@@ -152,6 +154,8 @@ def java(version: str, main: str, home: Path, heap: str, *properties: str) -> li
 def _command(name: str, home: Path) -> list[str]:
     if name == "go":
         return [str(go_driver())]
+    if name == "python":
+        return [sys.executable, "-m", "tests.interop.python"]
     version = {"java5": "client5", "java4": "client4"}[name]
     quick = "-Drocketmq.client.rebalance.waitInterval=500", "-Drocketmq.client.rebalance.minInterval=100"
     return java(version, "Driver", home, "-Xmx256m", *quick)

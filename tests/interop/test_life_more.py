@@ -14,7 +14,7 @@ pytestmark = pytest.mark.interop
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 
-@pytest.fixture(scope="module", params=["java5", "java4"])
+@pytest.fixture(scope="module", params=["java5", "java4", "python"])
 def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
     return drivers(str(request.param))
 

@@ -11,7 +11,13 @@ from tests.process.connection import Connection
 
 pytestmark = pytest.mark.interop
 
-WAYS = [("java5", "setNamespace"), ("java5", "setNamespaceV2"), ("java4", "setNamespace")]
+WAYS = [
+    ("java5", "setNamespace"),
+    ("java5", "setNamespaceV2"),
+    ("java4", "setNamespace"),
+    ("python", "setNamespace"),
+    ("python", "setNamespaceV2"),
+]
 
 
 def known_topics(peer: Peer) -> str:

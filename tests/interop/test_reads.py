@@ -56,7 +56,7 @@ def test_committed_offset(java_client: Driver, peer: Peer, name: str) -> None:
     assert found["offset"] == 7
 
 
-@pytest.mark.parametrize("version", ["java5", "java4"])
+@pytest.mark.parametrize("version", ["java5", "java4", "python"])
 def test_lite_pull(drivers: Drivers, version: str, name: str) -> None:
     client = drivers(version)
     bodies = fill(client, name, 100)
