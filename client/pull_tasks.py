@@ -91,6 +91,7 @@ class PullTasks:
         """Pull this queue until it is dropped."""
         pulled = PulledQueue(queue, process_queue, next_offset)
         self.table[queue] = pulled
+        self._moved(pulled)
         self._start(pulled)
         return pulled
 
@@ -188,6 +189,7 @@ class PullTasks:
             except RocketMQError as error:
                 log.warning("%s is not begun: %s", pulled.queue, error)
                 return START_AGAIN_S
+            self._moved(pulled)
         subscription = self._parts.subscription(pulled.queue.topic)
         if subscription is None:
             return self._parts.exception_delay_s
@@ -243,7 +245,7 @@ class PullTasks:
             self._moved(pulled)
 
     def _moved(self, pulled: PulledQueue) -> None:
-        """If all is given out, what the broker passed over counts as given out, too."""
+        """If all is given out, all before the next pull counts as given out, be it passed over or before our time."""
         if not pulled.process_queue.message_count:
             pulled.position = pulled.next_offset
         self._given.add(pulled)

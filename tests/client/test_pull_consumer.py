@@ -1,0 +1,492 @@
+"""PullConsumer against a real broker: subscribe and assign, poll and commit, seek and pause, members that share."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode
+from firearrow.client.errors import ConfigError, NoRoute, NotRunning
+from firearrow.client.hooks import ConsumeContext
+from firearrow.client.message import MessageQueue
+from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PullConsumerOptions
+from firearrow.client.pull_consumer import PullConsumer
+from firearrow.client.states import ServiceState
+from tests.client.conftest import unique
+from tests.client.feeding import Feeder
+from tests.client.waiting import wait_until
+from tests.interop.peers import Peer, address
+from tests.process import Connection
+from tests.process.requests import topic_ext
+
+Topics = Callable[..., str]
+FIRST = ConsumeFromWhere.FIRST_OFFSET
+
+
+@pytest.fixture
+def feeder(peer: Peer) -> Feeder:
+    return Feeder(peer)
+
+
+def consumer(name_server: str, group: str | None = None, **options: object) -> PullConsumer:
+    chosen = PullConsumerOptions(**{"from_where": FIRST} | options)  # type: ignore[arg-type]
+    return PullConsumer(group or unique("group"), name_server=name_server, options=chosen)
+
+
+def subscribed(name_server: str, topic: str, group: str | None = None, **options: object) -> PullConsumer:
+    made = consumer(name_server, group, **options)
+    made.subscribe(topic)
+    return made
+
+
+async def polled(pulling: PullConsumer, count: int) -> list[bytes]:
+    bodies: list[bytes] = []
+    for _ in range(1000):
+        bodies += [message.body for message in await pulling.poll(10)]
+        if len(bodies) >= count:
+            return bodies
+    raise AssertionError(f"{len(bodies)} of {count} came")
+
+
+async def settled(pulling: PullConsumer, queues: int) -> None:
+    """Until so many queues are ours, and it is known where each begins."""
+    await wait_until(
+        lambda: (
+            len(pulling.assignment()) == queues
+            and all(pulling.position(queue) is not None for queue in pulling.assignment())
+        )
+    )
+
+
+async def wait_until_committed(pulling: PullConsumer, queue: MessageQueue, offset: int) -> None:
+    async with asyncio.timeout(10):
+        while await pulling.committed(queue) != offset:
+            pulling._running()[0].offsets.remove(queue)  # or it would be read from memory for ever
+            await asyncio.sleep(0.01)
+
+
+# ---- subscribe ----
+
+
+async def test_everything_sent_is_polled_once(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic = topics()
+    bodies = feeder.spread(topic, 200)
+    async with subscribed(name_server, topic) as pulling:
+        assert sorted(await polled(pulling, 200)) == sorted(bodies)
+        assert await pulling.poll(0.1) == []
+        assert {queue.topic for queue in pulling.assignment()} == {topic}
+        assert len(pulling.assignment()) == 4
+
+
+async def test_a_poll_gives_one_queue_in_order_and_at_most_a_batch(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"%d" % number for number in range(25)])
+    async with subscribed(name_server, topic) as pulling:
+        sizes, bodies = [], []
+        for most in (None, 3, None, None):
+            messages = await pulling.poll(10, most)
+            sizes.append(len(messages))
+            bodies += [int(message.body) for message in messages]
+        assert sizes == [10, 3, 7, 5]
+        assert bodies == list(range(25))
+
+
+async def test_tags_are_told_from_others_with_their_hash(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic = topics(queues=1)
+    for body, tag in ((b"1", "Aa"), (b"2", "BB"), (b"3", "C"), (b"4", "Aa")):
+        feeder.feed(topic, [body], tag=tag)
+    pulling = consumer(name_server)
+    pulling.subscribe(topic, "Aa")
+    async with pulling:
+        assert await polled(pulling, 2) == [b"1", b"4"]
+
+
+async def test_sql(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic = topics(queues=1)
+    for price in (1, 5, 9):
+        feeder.feed(topic, [b"%d" % price], price=str(price))
+    pulling = consumer(name_server)
+    pulling.subscribe(topic, sql="price > 4")
+    async with pulling:
+        assert await polled(pulling, 2) == [b"5", b"9"]
+
+
+async def test_topics_come_and_go(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    one, two = topics(queues=1), topics(queues=1)
+    told: list[tuple[str, int, int]] = []
+    async with subscribed(name_server, one) as pulling:
+        await settled(pulling, 1)
+        pulling.subscribe(two, listener=lambda topic, all_, mine: told.append((topic, len(all_), len(mine))))
+        await settled(pulling, 2)
+        assert told == [(two, 1, 1)]
+        pulling.unsubscribe(one)
+        assert {queue.topic for queue in pulling.assignment()} == {two}
+        feeder.feed(one, [b"not wanted"])
+        feeder.feed(two, [b"wanted"])
+        assert await polled(pulling, 1) == [b"wanted"]
+        with pytest.raises(ConfigError):
+            pulling.assign([MessageQueue(one, "b", 0)])
+
+
+async def test_members_share_and_take_over_where_the_other_was(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, group = topics(), unique("group")
+    first = subscribed(name_server, topic, group)
+    await first.start()
+    await settled(first, 4)
+    second = subscribed(name_server, topic, group)
+    async with second:
+        await settled(second, 2)
+        await wait_until(lambda: len(first.assignment()) == 2)
+        assert not first.assignment() & second.assignment()
+        feeder.spread(topic, 8)
+        found = await asyncio.gather(polled(first, 4), polled(second, 4))
+        assert sorted(found[0] + found[1]) == sorted(b"%d" % number for number in range(8))
+        await first.close()
+        await settled(second, 4)
+        assert await second.poll(0.2) == []
+
+
+async def test_a_queue_that_leaves_takes_what_was_done_with_it(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    """Unlike Java's, which would tell only what the last automatic commit knew."""
+    topic, group = topics(queues=1), unique("group")
+    feeder.feed(topic, [b"1", b"2"])
+    async with subscribed(name_server, topic, group, auto_commit_s=3600) as pulling:
+        assert await polled(pulling, 2) == [b"1", b"2"]
+        assert await pulling.poll(0) == []
+        [queue] = pulling.assignment()
+        pulling.unsubscribe(topic)
+        async with consumer(name_server, group) as other:
+            await wait_until_committed(other, queue, 2)
+
+
+# ---- assign ----
+
+
+async def test_assigned_queues_and_no_others(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic = topics()
+    for queue_id in range(4):
+        feeder.feed(topic, [b"%d" % queue_id], queue_id=queue_id, tag="even" if queue_id % 2 == 0 else "odd")
+    pulling = consumer(name_server)
+    async with pulling:
+        queues = await pulling.fetch_queues(topic)
+        assert [queue.queue_id for queue in queues] == [0, 1, 2, 3]
+        pulling.assign(queues[:2])
+        assert sorted(await polled(pulling, 2)) == [b"0", b"1"]
+        await pulling.commit()
+        pulling.assign(queues[1:], tags="even")
+        assert pulling.assignment() == set(queues[1:])
+        assert await polled(pulling, 1) == [b"2"]
+        assert await pulling.poll(0.2) == []
+        assert await pulling.committed(queues[0]) == 1
+        with pytest.raises(ConfigError):
+            pulling.subscribe(topic)
+        with pytest.raises(ConfigError):
+            pulling.assign([])
+
+
+async def test_assigned_before_the_start(
+    name_server: str, topics: Topics, feeder: Feeder, peer: Peer
+) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"body"])
+    pulling = consumer(name_server)
+    pulling.assign([MessageQueue(topic, "broker-a", 0)])
+    assert len(pulling.assignment()) == 1
+    async with pulling:
+        assert await polled(pulling, 1) == [b"body"]
+
+
+# ---- commit ----
+
+
+async def test_a_batch_counts_when_the_user_comes_back(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, group = topics(queues=1), unique("group")
+    feeder.feed(topic, [b"1", b"2", b"3"])
+
+    async def fail_at(body: bytes) -> list[bytes]:
+        seen = []
+        async with subscribed(name_server, topic, group) as pulling:
+            async for message in pulling:
+                seen.append(message.body)
+                if message.body == body:
+                    raise ValueError(body)
+        return seen
+
+    with pytest.raises(ValueError, match="2"):
+        await fail_at(b"2")
+    async with subscribed(name_server, topic, group) as pulling:
+        assert await polled(pulling, 2) == [b"2", b"3"]
+    async with subscribed(name_server, topic, group) as pulling:
+        await settled(pulling, 1)
+        assert await pulling.poll(0.2) == [], "closing committed what was polled last"
+
+
+async def test_what_was_not_polled_comes_again(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic, group = topics(queues=1), unique("group")
+    feeder.feed(topic, [b"%d" % number for number in range(30)])
+    async with subscribed(name_server, topic, group) as pulling:
+        assert len(await pulling.poll(10)) == 10
+    async with subscribed(name_server, topic, group) as pulling:
+        assert (await pulling.poll(10))[0].body == b"10"
+
+
+async def test_commits_by_hand(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic, group = topics(queues=2), unique("group")
+    for queue_id in range(2):
+        feeder.feed(topic, [b"a", b"b", b"c"], queue_id=queue_id)
+    async with subscribed(name_server, topic, group, auto_commit=False) as pulling:
+        await polled(pulling, 6)
+        first, second = sorted(pulling.assignment())
+        assert await pulling.committed(first) in (0, None)
+        await pulling.commit([first])
+        await pulling.commit({second: 2, MessageQueue(topic, "elsewhere", 0): 9})
+        assert [await pulling.committed(queue) for queue in (first, second)] == [3, 2]
+        with pytest.raises(ConfigError):
+            await pulling.commit({second: -1})
+    async with subscribed(name_server, topic, group) as pulling:
+        assert await polled(pulling, 1) == [b"c"]
+        assert await pulling.poll(0.2) == []
+
+
+async def test_the_offset_passes_over_what_the_filter_left_out(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    """Unlike Java's, where the group would seem to lag behind for ever."""
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"wanted"], tag="A")
+    feeder.feed(topic, [b"other"] * 5, tag="B")
+    pulling = consumer(name_server)
+    pulling.subscribe(topic, "A")
+    async with pulling:
+        assert await polled(pulling, 1) == [b"wanted"]
+        [queue] = pulling.assignment()
+        await wait_until(lambda: pulling.position(queue) == 6)
+        await pulling.commit()
+        assert await pulling.committed(queue) == 6
+
+
+# ---- seek and pause ----
+
+
+async def test_seeking(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"%d" % number for number in range(30)])
+    async with subscribed(name_server, topic) as pulling:
+        assert (await pulling.poll(10))[0].body == b"0"
+        [queue] = pulling.assignment()
+        await pulling.seek(queue, 20)
+        assert pulling.position(queue) == 20
+        assert (await pulling.poll(10))[0].body == b"20"
+        await pulling.seek_to_begin(queue)
+        assert (await pulling.poll(10))[0].body == b"0"
+        await pulling.seek_to_end(queue)
+        assert await pulling.poll(0.2) == []
+        await pulling.commit()
+        assert await pulling.committed(queue) == 30
+        with pytest.raises(ConfigError, match=r"31 is not within 0\.\.30"):
+            await pulling.seek(queue, 31)
+        with pytest.raises(ConfigError):
+            await pulling.seek(MessageQueue(topic, "elsewhere", 0), 0)
+
+
+async def test_a_seek_lets_go_of_the_pull_that_waits_at_the_broker(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"1"])
+    async with subscribed(name_server, topic) as pulling:
+        await polled(pulling, 1)
+        assert await pulling.poll(0.1) == []
+        [queue] = pulling.assignment()
+        began = time.monotonic()
+        await pulling.seek_to_begin(queue)
+        assert await polled(pulling, 1) == [b"1"]
+        assert time.monotonic() - began < 10, "a pull waits 20 s at the broker"
+
+
+async def test_a_paused_queue_gives_nothing_new(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic = topics(queues=2)
+    async with subscribed(name_server, topic) as pulling:
+        await settled(pulling, 2)
+        first, second = sorted(pulling.assignment())
+        pulling.pause([first])
+        await pulling.seek_to_begin(first)  # ends the pull that is on its way
+        feeder.feed(topic, [b"resting"], queue_id=0)
+        feeder.feed(topic, [b"flowing"], queue_id=1)
+        assert await polled(pulling, 1) == [b"flowing"]
+        assert await pulling.poll(0.2) == []
+        pulling.resume([first])
+        assert await polled(pulling, 1) == [b"resting"]
+        assert second in pulling.assignment()
+
+
+async def test_offsets_by_time(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"old"])
+    await asyncio.sleep(0.05)
+    between = datetime.now(UTC)
+    await asyncio.sleep(0.05)
+    feeder.feed(topic, [b"new"])
+    async with consumer(name_server) as pulling:
+        [queue] = await pulling.fetch_queues(topic)
+        assert await pulling.offset_for_time(queue, between) == 1
+        assert await pulling.offset_for_time(queue, 0) == 0
+        assert (await pulling.first_offset(queue), await pulling.last_offset(queue)) == (0, 2)
+
+
+async def test_a_group_may_begin_at_a_time(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"old"])
+    await asyncio.sleep(1.1)  # the option is exact to a second
+    now = datetime.now()
+    await asyncio.sleep(0.05)
+    feeder.feed(topic, [b"new"])
+    pulling = subscribed(name_server, topic, from_where=ConsumeFromWhere.TIMESTAMP, from_time=now)
+    async with pulling:
+        # brokers give a new group offset 0 while the queue's first message is still in memory
+        assert (await polled(pulling, 1))[0] in (b"old", b"new")
+
+
+# ---- the rest ----
+
+
+async def test_a_broadcasting_member_keeps_its_own_offsets(
+    name_server: str, topics: Topics, feeder: Feeder, tmp_path: Path
+) -> None:
+    topic, group = topics(), unique("group")
+    bodies = feeder.spread(topic, 20)
+    client = ClientOptions(name_server=name_server, instance_name=unique("stable"))
+
+    def member() -> PullConsumer:
+        options = PullConsumerOptions(
+            model=MessageModel.BROADCASTING, from_where=FIRST, local_offsets=tmp_path
+        )
+        made = PullConsumer(group, options=options, client=client)
+        made.subscribe(topic)
+        return made
+
+    async with member() as first:
+        assert sorted(await polled(first, 20)) == sorted(bodies)
+    feeder.feed(topic, [b"later"])
+    async with member() as again:
+        assert await polled(again, 1) == [b"later"]
+        assert len(again.assignment()) == 4
+
+
+async def test_new_queues_of_a_topic_are_told(
+    name_server: str, topics: Topics, feeder: Feeder, peer: Peer
+) -> None:
+    topic = topics(queues=1)
+    told: list[tuple[str, int]] = []
+    async with consumer(name_server, check_queues_s=0.05) as pulling:
+        await pulling.on_queues_changed(topic, lambda name, queues: told.append((name, len(queues))))
+        with Connection(address(peer.address)) as connection:
+            ext = topic_ext(topic, queues=3)
+            assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+        await wait_until(lambda: told)
+        assert told == [(topic, 3)]
+        with pytest.raises(NoRoute):
+            await pulling.on_queues_changed(unique("nothing"), lambda name, queues: None)
+
+
+class Hook:
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, bool]] = []
+
+    def before(self, context: ConsumeContext) -> None:
+        self.seen.append((len(context.messages), context.success))
+
+    def after(self, context: ConsumeContext) -> None:
+        self.seen.append((len(context.messages), context.success))
+
+
+class OnlyEven:
+    def filter(
+        self, group: str, queue: MessageQueue, messages: list[ReceivedMessage]
+    ) -> list[ReceivedMessage]:
+        return [message for message in messages if int(message.body) % 2 == 0]
+
+
+async def test_hooks(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic, hook = topics(queues=1), Hook()
+    feeder.feed(topic, [b"0", b"1", b"2"])
+    pulling = PullConsumer(
+        unique("group"),
+        name_server=name_server,
+        options=PullConsumerOptions(from_where=FIRST),
+        consume_hooks=[hook],
+        filter_hooks=[OnlyEven()],
+    )
+    pulling.subscribe(topic)
+    async with pulling:
+        assert await polled(pulling, 2) == [b"0", b"2"]
+    assert hook.seen == [(2, False), (2, True)]
+
+
+async def test_names_of_a_namespace_stay_outside(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    plain = unique("topic")
+    feeder.feed(f"space%{plain}", [b"body"])
+    client = ClientOptions(name_server=name_server, namespace="space")
+    pulling = PullConsumer(unique("group"), options=PullConsumerOptions(from_where=FIRST), client=client)
+    pulling.subscribe(plain)
+    async with pulling:
+        [message] = await pulling.poll(10)
+        assert (message.topic, message.body) == (plain, b"body")
+        assert {queue.topic for queue in pulling.assignment()} == {plain}
+        [queue] = [queue for queue in pulling.assignment() if pulling.position(queue) == 1]
+        await pulling.seek(queue, 0)
+        assert (await pulling.poll(10))[0].body == b"body"
+        await pulling.commit()
+        assert await pulling.committed(queue) == 1
+
+
+async def test_its_life(name_server: str, topics: Topics) -> None:
+    topic = topics(queues=1)
+    pulling = subscribed(name_server, topic)
+    with pytest.raises(NotRunning):
+        await pulling.poll()
+    await pulling.start()
+    assert pulling.state is ServiceState.RUNNING
+    with pytest.raises(NotRunning):
+        await pulling.start()
+    with pytest.raises(ConfigError):
+        await pulling.poll(-1)
+    waiting = asyncio.create_task(pulling.poll(60))
+    await asyncio.sleep(0)
+    await pulling.close()
+    assert await waiting == []
+    await pulling.close()
+    with pytest.raises(NotRunning):
+        await pulling.poll()
+    with pytest.raises(NotRunning):
+        await pulling.start()
+
+
+async def test_a_failed_start_can_be_tried_again(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    """Another consumer of the group is in the same instance until it is closed."""
+    topic, group = topics(queues=1), unique("group")
+    client = ClientOptions(name_server=name_server)
+    made = [PullConsumer(group, client=client) for _ in range(2)]
+    for each in made:
+        each.subscribe(topic)
+    await made[0].start()
+    with pytest.raises(ConfigError):
+        await made[1].start()
+    assert made[1].state is ServiceState.START_FAILED
+    await made[0].close()
+    await made[1].start()
+    await made[1].close()
