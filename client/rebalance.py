@@ -12,28 +12,25 @@ from dataclasses import dataclass
 
 from firearrow.client.allocate import Strategy, name_of
 from firearrow.client.assignment import RequestMode, assigned, members
-from firearrow.client.errors import ClientError, NoRoute, OffsetUnknown
+from firearrow.client.errors import ClientError, NoRoute
+from firearrow.client.holding import Holding, HoldingParts, Queues
 from firearrow.client.instance import Instance
 from firearrow.client.locks import QueueLocks
 from firearrow.client.message import MessageQueue, java_order
 from firearrow.client.names import RETRY
 from firearrow.client.offset_store import OffsetStore
 from firearrow.client.options import MessageModel
-from firearrow.client.process_queue import PULL_IDLE_S, ProcessQueue
+from firearrow.client.process_queue import ProcessQueue
 from firearrow.client.pull_request import PullRequest
 from firearrow.client.start_offset import StartOffset
+
+__all__ = ["Queues", "RebalanceParts", "Rebalancer"]
 
 log = logging.getLogger("firearrow.client")
 
 BEGIN_AFTER_S = 0.5
 LOCK_AGAIN_S = 0.5
-UNLOCK_DELAY_S = 20.0
-BUSY_S = 0.5
-"""How long a queue in order that is to be given away is waited for, round by round."""
-AT_ONCE = 32
-"""Queues whose start is asked for at a time."""
 
-Queues = frozenset[MessageQueue]
 Later = Callable[[float, Callable[[], None]], object]
 
 
@@ -76,8 +73,20 @@ class Rebalancer:
 
     def __init__(self, parts: RebalanceParts, table: dict[MessageQueue, ProcessQueue] | None = None) -> None:
         self._parts = parts
-        self.table: dict[MessageQueue, ProcessQueue] = {} if table is None else table
-        self.pop_table: dict[MessageQueue, ProcessQueue] = {}
+        self._holding = Holding(
+            HoldingParts(
+                offsets=parts.offsets,
+                start_offset=parts.start_offset,
+                locks=parts.locks,
+                active=parts.active,
+                leaving=parts.leaving,
+                refused=lambda: parts.instance.rebalance_soon(LOCK_AGAIN_S),
+                new_process_queue=parts.new_process_queue,
+                clock=parts.clock,
+            ),
+            {} if table is None else table,
+        )
+        self.table, self.pop_table = self._holding.table, self._holding.pop_table
         self._round = asyncio.Lock()
 
     async def run(self) -> bool:
@@ -94,22 +103,15 @@ class Rebalancer:
                 except Exception:
                     log.exception("rebalance of %s", topic)
                     balanced = False
-            return await self._leave_topics() and balanced
+            return await self._holding.leave_topics(set(self._parts.topics())) and balanced
 
     async def remove(self, queue: MessageQueue) -> None:
         """Give one queue up, whatever the rules say; a later round may begin it anew."""
-        process_queue = self.table.get(queue)
-        if process_queue is not None:
-            process_queue.dropped = True
-            await self._give_up(queue, process_queue)
-            self._forget(self.table, queue, process_queue)
+        await self._holding.remove(queue)
 
     def close(self) -> None:
         """Nothing is ours any more. Offsets must have been persisted before."""
-        for table in (self.table, self.pop_table):
-            for process_queue in table.values():
-                process_queue.dropped = True
-            table.clear()
+        self._holding.close()
 
     # ---- what should be ours ----
 
@@ -129,7 +131,7 @@ class Rebalancer:
         if mine is None:
             return False
         await self._apply(topic, everything, mine, frozenset())
-        return self._is_settled(topic, mine)
+        return self._holding.is_settled(topic, mine)
 
     async def _queues(self, topic: str) -> Queues:
         try:
@@ -166,7 +168,7 @@ class Rebalancer:
         popped = modes.keys() - pulled
         everything = frozenset(parts.instance.routes.known_subscribe_queues(topic))
         await self._apply(topic, everything, pulled, frozenset(popped))
-        return self._is_settled(topic, frozenset(modes))
+        return self._holding.is_settled(topic, frozenset(modes))
 
     def _switch_retries(self, topic: str, modes: Mapping[MessageQueue, RequestMode]) -> None:
         """Popped messages that failed wait in a topic of their own; who pulls again must pull that one, too."""
@@ -177,10 +179,11 @@ class Rebalancer:
     # ---- making it so ----
 
     async def _apply(self, topic: str, everything: Queues, pulled: Queues, popped: Queues) -> None:
-        changed = await self._drop(topic, pulled)
-        changed = self._drop_pops(topic, popped) or changed
-        requests = await self._add(pulled)
-        pops = self._add_pops(popped)
+        holding = self._holding
+        changed = await holding.drop(topic, pulled)
+        changed = holding.drop_pops(topic, popped) or changed
+        requests = await holding.add(pulled)
+        pops = holding.add_pops(popped)
         if changed or requests or pops:
             log.info("%s %s: %d queues are ours", self._parts.group, topic, len(pulled | popped))
             await self._tell(topic, everything, pulled | popped)
@@ -194,112 +197,6 @@ class Rebalancer:
             await self._parts.changed(topic, everything, mine)
         except Exception:
             log.exception("the change of %s could not be told", topic)
-
-    async def _drop(self, topic: str, wanted: Queues) -> bool:
-        now = self._parts.clock()
-        leaving: dict[MessageQueue, ProcessQueue] = {}
-        for queue, process_queue in self.table.items():
-            if queue.topic != topic:
-                continue
-            idle = not self._parts.active and process_queue.pull_expired(now)
-            if queue not in wanted or idle or process_queue.dropped:
-                process_queue.dropped = True
-                leaving[queue] = process_queue
-        return await self._leave(leaving)
-
-    async def _leave(self, leaving: Mapping[MessageQueue, ProcessQueue]) -> bool:
-        """Give these up; whether any is gone. One that is busy stays, dropped, for the next round."""
-        gone = await asyncio.gather(*(self._give_up(*item) for item in leaving.items()))
-        for (queue, process_queue), is_gone in zip(leaving.items(), gone, strict=True):
-            if is_gone:
-                self._forget(self.table, queue, process_queue)
-        return any(gone)
-
-    async def _give_up(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """False: a handler works on it in order, so nobody else may have it yet."""
-        offsets, locks = self._parts.offsets, self._parts.locks
-        if self._parts.leaving is not None:
-            self._parts.leaving(queue)
-        await offsets.persist(queue)
-        if locks is None:
-            offsets.remove(queue)
-            return True
-        lock = process_queue.consume_lock
-        forced = process_queue.dropped and self._parts.clock() > process_queue.last_lock_s + UNLOCK_DELAY_S
-        if not forced:
-            try:
-                async with asyncio.timeout(BUSY_S):
-                    await lock.acquire()
-            except TimeoutError:
-                process_queue.try_unlock_times += 1
-                return False
-        try:
-            await offsets.persist(queue)  # before the lock goes: the next owner reads it
-            offsets.remove(queue)
-            process_queue.locked = False
-            await locks.give((queue,))
-        finally:
-            if not forced:
-                lock.release()
-        return True
-
-    async def _add(self, wanted: Queues) -> list[PullRequest]:
-        new = sorted(queue for queue in wanted if queue not in self.table)
-        locks = self._parts.locks
-        if locks is not None and new:
-            ours = await locks.take(new)
-            if len(ours) < len(new):
-                log.info("%d of %d queues are still locked by others", len(new) - len(ours), len(new))
-                self._parts.instance.rebalance_soon(LOCK_AGAIN_S)
-            new = [queue for queue in new if queue in ours]
-        requests: list[PullRequest] = []
-        for first in range(0, len(new), AT_ONCE):
-            found = await asyncio.gather(*(self._new(queue) for queue in new[first : first + AT_ONCE]))
-            requests += [request for request in found if request is not None]
-        return requests
-
-    async def _new(self, queue: MessageQueue) -> PullRequest | None:
-        """None: where it begins could not be found out."""
-        self._parts.offsets.remove(queue)
-        process_queue = self._parts.new_process_queue()
-        process_queue.locked = True
-        try:
-            start = await self._parts.start_offset(queue)
-        except (ClientError, OffsetUnknown) as error:
-            log.warning("%s is not begun: %s", queue, error)
-            return None
-        if queue in self.table:
-            return None
-        self.table[queue] = process_queue
-        return PullRequest(queue, process_queue, start)
-
-    def _drop_pops(self, topic: str, wanted: Queues) -> bool:
-        oldest = self._parts.clock() - PULL_IDLE_S
-        leaving = [
-            queue
-            for queue, process_queue in self.pop_table.items()
-            if queue.topic == topic and (queue not in wanted or process_queue.last_pop_s < oldest)
-        ]
-        for queue in leaving:
-            self.pop_table.pop(queue).dropped = True
-        return bool(leaving)
-
-    def _add_pops(self, wanted: Queues) -> list[tuple[MessageQueue, ProcessQueue]]:
-        new = sorted(queue for queue in wanted if queue not in self.pop_table)
-        pops = [(queue, self._parts.new_process_queue()) for queue in new]
-        self.pop_table.update(pops)
-        return pops
-
-    async def _leave_topics(self) -> bool:
-        """Queues of topics that are not subscribed to any more; whether all are gone. Java forgets their offsets."""
-        topics = set(self._parts.topics())
-        for queue in [queue for queue in self.pop_table if queue.topic not in topics]:
-            self.pop_table.pop(queue).dropped = True
-        leaving = {queue: held for queue, held in self.table.items() if queue.topic not in topics}
-        for process_queue in leaving.values():
-            process_queue.dropped = True
-        await self._leave(leaving)
-        return all(queue.topic in topics for queue in self.table)
 
     # ---- beginning ----
 
@@ -322,20 +219,3 @@ class Rebalancer:
     def _after(self, begin: Callable[[], None]) -> None:
         later = self._parts.later or self._parts.instance.loop.call_later
         later(BEGIN_AFTER_S, begin)
-
-    def _is_settled(self, topic: str, mine: Queues) -> bool:
-        """Just these are held. Java does not look at what leaves and comes back to it after 20 s only."""
-        held = [
-            (queue, process_queue.dropped)
-            for table in (self.table, self.pop_table)
-            for queue, process_queue in table.items()
-            if queue.topic == topic
-        ]
-        return not any(dropped for _, dropped in held) and {queue for queue, _ in held} == mine
-
-    @staticmethod
-    def _forget(
-        table: dict[MessageQueue, ProcessQueue], queue: MessageQueue, process_queue: ProcessQueue
-    ) -> None:
-        if table.get(queue) is process_queue:
-            del table[queue]

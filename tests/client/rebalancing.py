@@ -1,0 +1,114 @@
+"""A Rebalancer among fakes, and what brokers say to it."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client import java_json
+from firearrow.client.allocate import averagely
+from firearrow.client.locks import QueueLocks
+from firearrow.client.message import MessageQueue
+from firearrow.client.offset_store import OffsetTable
+from firearrow.client.options import MessageModel
+from firearrow.client.process_queue import ProcessQueue
+from firearrow.client.pull_request import PullRequest
+from firearrow.client.rebalance import Queues, RebalanceParts, Rebalancer
+from tests.client.rounds import FakeInstance, queues_of
+from tests.client.services import Timeline
+
+MEMBERS, LOCK, UNLOCK, ASSIGN = 38, 41, 42, 400
+FOUR = queues_of("T", 4)
+
+
+class Offsets(OffsetTable):
+    """`persisted`: in their order, each with what memory held."""
+
+    def __init__(self, happened: list[object]) -> None:
+        super().__init__()
+        self._happened = happened
+
+    async def persist(self, queue: MessageQueue) -> None:
+        self._happened.append(("persist", queue.queue_id, self.remembered(queue)))
+
+
+@dataclass
+class Round:
+    """A Rebalancer among fakes. `happened`: what it did, in order. `starts`: where each queue begins, else at 0."""
+
+    instance: FakeInstance = field(default_factory=lambda: FakeInstance({MEMBERS: of_members("me")}))
+    model: MessageModel = MessageModel.CLUSTERING
+    strategy: Callable[..., Sequence[MessageQueue]] = averagely
+    active: bool = False
+    orderly: bool = False
+    broker_assigns: bool = False
+    topics: list[str] = field(default_factory=lambda: ["T"])
+    starts: dict[MessageQueue, int | Exception] = field(default_factory=dict)
+    listener: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.happened: list[object] = []
+        self.time = Timeline()
+        self.offsets = Offsets(self.happened)
+        self.instance.routes.queues.setdefault("T", FOUR)
+        table: dict[MessageQueue, ProcessQueue] = {}
+        locks = QueueLocks(self.instance, "group", table, self.time) if self.orderly else None
+        self.rebalancer = Rebalancer(
+            RebalanceParts(
+                instance=self.instance, group="group", model=self.model, strategy=self.strategy, offsets=self.offsets,
+                topics=lambda: self.topics, start_offset=self._start, begin=self._begin, changed=self._changed,
+                locks=locks, active=self.active, broker_assigns=self.broker_assigns, begin_pop=self._begin_pop,
+                pop_retry=lambda topic, wanted: self.happened.append(("retry", topic, wanted)),
+                new_process_queue=lambda: ProcessQueue(self.time), clock=self.time, later=self.time.later,
+            ),
+            table,
+        )  # fmt: skip
+        self.table = table
+
+    async def _start(self, queue: MessageQueue) -> int:
+        start = self.starts.get(queue, 0)
+        if isinstance(start, Exception):
+            raise start
+        return start
+
+    def _begin(self, request: PullRequest) -> None:
+        self.happened.append(("begin", request.queue.queue_id, request.next_offset))
+
+    def _begin_pop(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        self.happened.append(("pop", queue.queue_id))
+
+    async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
+        self.happened.append(("changed", topic, len(everything), sorted(queue.queue_id for queue in mine)))
+        self.listener()
+
+    def of(self, kind: str) -> list[object]:
+        return [what for what in self.happened if isinstance(what, tuple) and what[0] == kind]
+
+    @property
+    def mine(self) -> list[int]:
+        return sorted(queue.queue_id for queue, held in self.table.items() if not held.dropped)
+
+
+def of_members(*ids: str) -> Callable[[RemotingCommand], RemotingCommand]:
+    return lambda request: request.answer(body=json.dumps({"consumerIdList": ids}).encode())
+
+
+def locking(*refused: MessageQueue) -> Callable[[RemotingCommand], RemotingCommand]:
+    """A broker that locks all but these."""
+
+    def answer(request: RemotingCommand) -> RemotingCommand:
+        wanted = [java_json.message_queue(one) for one in java_json.loads(request.body)["mqSet"]]
+        return request.answer(
+            body=java_json.dumps({"lockOKMQSet": [one for one in wanted if one not in refused]})
+        )
+
+    return answer
+
+
+def assigning(**modes: str) -> Callable[[RemotingCommand], RemotingCommand]:
+    """`q0="PULL"`: queue 0 is to be pulled."""
+    items = [
+        {"messageQueue": MessageQueue("T", "broker-a", int(name[1:])), "mode": mode}
+        for name, mode in modes.items()
+    ]
+    return lambda request: request.answer(body=java_json.dumps({"messageQueueAssignments": items}))

@@ -1,0 +1,97 @@
+"""Members of one group at a real broker share its queues and inherit them."""
+
+from collections.abc import Callable, Sequence
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow.client import java_json
+from firearrow.client.instance import Instance
+from firearrow.client.locks import QueueLocks
+from firearrow.client.options import ClientOptions
+from tests.client.conftest import unique
+from tests.client.rounds import Member
+from tests.client.waiting import wait_until
+from tests.interop.peers import Peer, address
+from tests.process import Connection
+
+
+async def member(name_server: str, group: str, topics: Sequence[str], **more: object) -> Member:
+    made = Member(await Instance.of(ClientOptions(name_server=name_server)), group, topics, **more)  # type: ignore[arg-type]
+    await made.join()
+    return made
+
+
+async def test_members_share_queues_and_inherit_them(name_server: str, topics: Callable[..., str]) -> None:
+    topic, group = topics(queues=5), unique("group")
+    one = await member(name_server, group, [topic])
+    await wait_until(lambda: one.mine == [0, 1, 2, 3, 4])
+    two = await member(name_server, group, [topic])
+    await wait_until(lambda: len(one.mine) + len(two.mine) == 5 and two.mine)
+    first, second = sorted((one, two), key=lambda each: each.instance.client_id)
+    assert (first.mine, second.mine) == ([0, 1, 2], [3, 4])
+    await one.leave()
+    await wait_until(lambda: two.mine == [0, 1, 2, 3, 4])
+    await two.leave()
+
+
+async def test_in_order_a_queue_comes_with_its_offset(name_server: str, topics: Callable[..., str]) -> None:
+    topic, group = topics(queues=2), unique("group")
+    one = await member(name_server, group, [topic], orderly=True)
+    await wait_until(lambda: one.mine == [0, 1])
+    for queue in list(one.rebalancer.table):
+        one.offsets.update(queue, 10 + queue.queue_id)
+    two = await member(name_server, group, [topic], orderly=True)
+    await wait_until(lambda: two.begun)
+    await one.leave()
+    await wait_until(lambda: len(two.begun) == 2)
+    assert all(request.next_offset == 10 + request.queue.queue_id for request in two.begun)
+    await two.leave()
+
+
+async def test_in_order_a_queue_has_one_owner_at_any_time(
+    name_server: str, topics: Callable[..., str]
+) -> None:
+    topic, group = topics(queues=2), unique("group")
+    one = await member(name_server, group, [topic], orderly=True)
+    await wait_until(lambda: one.mine == [0, 1])
+    queues = sorted(one.rebalancer.table)
+    stranger = QueueLocks(await Instance.of(ClientOptions(name_server=name_server)), group, {})
+    await stranger._instance.routes.subscribe_queues(topic)
+    assert await stranger.take(queues) == set()
+    two = await member(name_server, group, [topic], orderly=True)
+    await wait_until(lambda: len(one.mine) == len(two.mine) == 1)
+    await one.leave()
+    await wait_until(lambda: two.mine == [0, 1])
+    assert await stranger.take(queues) == set()
+    await two.leave()
+    assert await stranger.take(queues) == set(queues)
+    await stranger.give(queues)
+    await stranger._instance.leave()
+
+
+async def test_a_broker_assigns_queues_as_members_would(name_server: str, topics: Callable[..., str]) -> None:
+    topic, group = topics(queues=4), unique("group")
+    one = await member(name_server, group, [topic], broker_assigns=True)
+    await wait_until(lambda: one.mine == [0, 1, 2, 3])
+    two = await member(name_server, group, [topic], broker_assigns=True)
+    await wait_until(lambda: len(one.mine) == len(two.mine) == 2)
+    first, second = sorted((one, two), key=lambda each: each.instance.client_id)
+    assert (first.mine, second.mine) == ([0, 1], [2, 3])
+    await one.leave()
+    await two.leave()
+
+
+async def test_a_broker_may_have_queues_popped(
+    name_server: str, peer: Peer, topics: Callable[..., str]
+) -> None:
+    topic, group = topics(queues=2), unique("group")
+    mode = {"consumerGroup": group, "mode": "POP", "popShareQueueNum": 0, "topic": topic}
+    with Connection(address(peer.address)) as connection:
+        answer = connection.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, java_json.dumps(mode))
+    assert answer.code == 0, answer.remark
+    one = await member(name_server, group, [topic], broker_assigns=True)
+    await wait_until(lambda: one.popped)
+    assert [(queue.topic, queue.queue_id) for queue in one.popped] == [(topic, -1)], (
+        "any queue of that broker"
+    )
+    assert one.begun == []
+    await one.leave()

@@ -1,0 +1,130 @@
+"""Queues in order: begun under a lock, given away when nobody works on them. Rules, with fakes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client import java_json
+from firearrow.client.errors import RequestTimeout
+from firearrow.client.message import MessageQueue
+from tests.client.rebalancing import FOUR, LOCK, MEMBERS, UNLOCK, Round, locking, of_members
+from tests.client.rounds import FakeInstance
+
+
+def in_order(*refused: MessageQueue, **more: object) -> Round:
+    says = {MEMBERS: of_members("me"), LOCK: locking(*refused)}
+    return Round(FakeInstance(says), orderly=True, **more)  # type: ignore[arg-type]
+
+
+async def test_in_order_only_locked_queues_are_begun() -> None:
+    one = in_order(FOUR[1], FOUR[2])
+    assert not await one.rebalancer.run()
+    assert one.mine == [0, 3]
+    assert all(held.locked for held in one.table.values())
+    assert one.instance.rebalances_soon == [0.5]
+    assert java_json.loads(one.instance.asked_for(LOCK)[0].body) == {
+        "clientId": "me", "consumerGroup": "group", "onlyThisBroker": False,
+        "mqSet": [{"brokerName": "broker-a", "queueId": number, "topic": "T"} for number in range(4)],
+    }  # fmt: skip
+    one.instance.says[LOCK] = locking()
+    assert await one.rebalancer.run()
+    assert one.mine == [0, 1, 2, 3]
+
+
+async def test_in_order_a_queue_is_unlocked_after_its_offset_was_persisted() -> None:
+    one = in_order()
+    await one.rebalancer.run()
+    one.offsets.update(FOUR[3], 30)
+    held = one.table[FOUR[3]]
+    one.instance.says[MEMBERS] = of_members("me", "you")
+    one.instance.asked.clear()
+    assert await one.rebalancer.run()
+    assert one.mine == [0, 1]
+    assert not held.locked
+    unlocks = one.instance.asked_for(UNLOCK)
+    assert [java_json.loads(request.body)["mqSet"][0]["queueId"] for request in unlocks] == [2, 3]
+    assert all(request.is_oneway for request in unlocks)
+    assert one.of("persist").count(("persist", 3, 30)) == 2
+    assert not held.consume_lock.locked()
+
+
+async def test_in_order_a_busy_queue_waits_for_a_later_round_but_not_forever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("firearrow.client.holding.BUSY_S", 0.01)
+    one = in_order()
+    await one.rebalancer.run()
+    held = one.table[FOUR[3]]
+    held.last_lock_s = one.time.now
+    one.instance.says[MEMBERS] = of_members("me", "you")
+    async with held.consume_lock:
+        for times in (1, 2):
+            assert not await one.rebalancer.run()
+            assert held.try_unlock_times == times
+        assert one.table[FOUR[3]] is held
+        assert held.dropped
+        assert not any(b'"queueId":3' in request.body for request in one.instance.asked_for(UNLOCK))
+        one.time.now += 21
+        assert await one.rebalancer.run()
+    assert FOUR[3] not in one.table
+    assert b'"queueId":3' in one.instance.asked_for(UNLOCK)[-1].body
+
+
+async def test_a_renewal_tells_what_is_still_ours() -> None:
+    one = in_order()
+    await one.rebalancer.run()
+    locks = one.rebalancer._parts.locks
+    assert locks is not None
+    one.time.now += 20
+    one.table[FOUR[3]].dropped = True
+    one.instance.says[LOCK] = locking(FOUR[1])
+    await locks.lock_all()
+    assert [one.table[queue].locked for queue in FOUR] == [True, False, True, True]
+    assert [one.table[queue].last_lock_s == one.time.now for queue in FOUR] == [True, False, True, False]
+    assert not await locks.lock(FOUR[1])
+    one.instance.says[LOCK] = locking()
+    assert await locks.lock(FOUR[1])
+    assert one.table[FOUR[1]].locked
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        RequestTimeout("no answer"),
+        lambda request: request.answer(body=b"{}"),
+        lambda request: request.answer(1),
+    ],
+)
+async def test_a_renewal_that_fails_leaves_the_locks_to_expire(
+    says: Callable[..., RemotingCommand] | Exception,
+) -> None:
+    one = in_order()
+    await one.rebalancer.run()
+    locks, before = one.rebalancer._parts.locks, one.time.now
+    assert locks is not None
+    one.instance.says[LOCK] = says
+    one.time.now += 20
+    await locks.lock_all()
+    assert all(held.locked for held in one.table.values())
+    assert not any(held.lock_expired(before + 30) for held in one.table.values())
+    assert all(held.lock_expired(before + 30.1) for held in one.table.values())
+    assert not await locks.lock(FOUR[0])
+
+
+async def test_what_a_broker_locks_beyond_the_question_is_not_ours() -> None:
+    one = in_order()
+    locks = one.rebalancer._parts.locks
+    assert locks is not None
+    one.instance.says[LOCK] = lambda request: request.answer(body=java_json.dumps({"lockOKMQSet": FOUR}))
+    assert await locks.take(FOUR[:1]) == {FOUR[0]}
+
+
+async def test_giving_all_back_asks_each_broker_once() -> None:
+    one = in_order()
+    await one.rebalancer.run()
+    locks = one.rebalancer._parts.locks
+    assert locks is not None
+    await locks.unlock_all()
+    assert len(one.instance.asked_for(UNLOCK)) == 1
+    assert not any(held.locked for held in one.table.values())
