@@ -4,6 +4,7 @@ What its instance knows of the consumer (a ConsumerRole). Made for one run: begu
 """
 
 import logging
+from collections.abc import Sequence
 from inspect import isawaitable
 
 import orjson
@@ -14,16 +15,19 @@ from firearrow.client.allocate import strategy_of
 from firearrow.client.compression import open_body
 from firearrow.client.consume_directly import answer_consume_directly
 from firearrow.client.consuming import Cancellable, ConsumeService
-from firearrow.client.errors import NoRoute, check
+from firearrow.client.errors import NoRoute, RocketMQError, check
+from firearrow.client.hooks import ConsumeHook
 from firearrow.client.inspection import serve_inspection
 from firearrow.client.instance import Instance
 from firearrow.client.local_offsets import LocalOffsetStore
 from firearrow.client.locks import QueueLocks
 from firearrow.client.message import MessageQueue
+from firearrow.client.names import retry_topic
 from firearrow.client.offset_store import OffsetStore
 from firearrow.client.options import MessageModel
 from firearrow.client.positions import Positions
 from firearrow.client.process_queue import ProcessQueue
+from firearrow.client.producer import Producer
 from firearrow.client.pull_loop import PullLoop, PullParts
 from firearrow.client.pull_request import PullRequest
 from firearrow.client.pulling import Puller
@@ -37,6 +41,8 @@ from firearrow.client.running_info import Running, running_info
 from firearrow.client.start_offset import start_offset
 from firearrow.client.stats import SAMPLE_S, ConsumerStats
 from firearrow.client.subscriptions import now_ms
+from firearrow.client.trace import Side, TraceDispatcher, trace_dispatcher
+from firearrow.client.trace_hooks import ConsumeTrace
 
 log = logging.getLogger("firearrow.client")
 
@@ -55,9 +61,11 @@ class PushRole:
         self.table: dict[MessageQueue, ProcessQueue] = {}
         self.offsets = setting.offset_store or self._default_offsets()
         self._republisher = Republisher(instance.options)
+        self._trace = self._make_trace()
         self._locks = _PersistingLocks(self) if options.orderly and self._clustering else None
         self.service = consume_service(
             setting,
+            self._hooks(),
             instance=instance,
             offsets=self.offsets,
             table=self.table,
@@ -121,6 +129,7 @@ class PushRole:
         await self._check_filters()
         if await self.instance.heartbeat_all():
             self.instance.rebalance_soon()
+        await self._start_trace()
 
     async def end(self, drain_s: float) -> None:
         """Pull no more, let handlers finish, tell how far we are, leave the group."""
@@ -134,6 +143,8 @@ class PushRole:
             await self.instance.leave_consumer(self)
         self.rebalancer.close()
         await self._republisher.close()
+        if self._trace is not None:
+            await self._trace.close()
 
     async def subscriptions_changed(self) -> None:
         """Java waits for its timers instead: up to half a minute."""
@@ -141,6 +152,14 @@ class PushRole:
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()
         self.instance.rebalance_soon()
+
+    async def _start_trace(self) -> None:
+        """A consumer works without it, too."""
+        if self._trace is not None:
+            try:
+                await self._trace.start()
+            except RocketMQError:
+                log.exception("%s is not traced", self.group)
 
     async def _fetch_routes(self) -> None:
         """A topic that does not exist yet will be found later. ClientError: no name server."""
@@ -224,6 +243,14 @@ class PushRole:
         await self.rebalancer.remove(request.queue)
         self.instance.rebalance_soon()
 
+    def _pop_retry(self, retry: str, wanted: bool) -> None:
+        """The broker lets us pull again what was popped before: what failed then lies in a topic of its own."""
+        if not wanted:
+            self.setting.subscriptions.drop(retry)
+        elif retry not in self.setting.subscriptions:
+            self.setting.subscriptions.add_retries(retry, retry.removeprefix(f"{retry_topic(self.group)}_"))
+            self.instance.heartbeats.forget()
+
     async def _resume(self) -> None:
         self.resume()
 
@@ -241,6 +268,24 @@ class PushRole:
         if self._clustering:
             return RemoteOffsetStore(self.instance, self.group)
         return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
+
+    def _make_trace(self) -> TraceDispatcher | None:
+        if not self.options.trace:
+            return None
+        options = self.options
+        return trace_dispatcher(
+            Producer,
+            self.group,
+            Side.CONSUME,
+            self.instance.options,
+            options.trace_topic,
+            options.trace_batch,
+        )
+
+    def _hooks(self) -> Sequence[ConsumeHook]:
+        if self._trace is None:
+            return self.setting.consume_hooks
+        return (*self.setting.consume_hooks, ConsumeTrace(self._trace, self.setting.namespace))
 
     def _make_loop(self) -> PullLoop:
         return PullLoop(
@@ -271,6 +316,7 @@ class PushRole:
             changed=self._changed,
             locks=self._locks,
             broker_assigns=not self.options.client_rebalance,
+            pop_retry=self._pop_retry,
         )
         return Rebalancer(parts, self.table)
 

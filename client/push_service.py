@@ -3,12 +3,13 @@
 Nothing here runs: the service does, once it is started.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from firearrow.client.calling import HandlerCalls
 from firearrow.client.consume_concurrently import ConcurrentService
 from firearrow.client.consume_orderly import Locks, OrderlyService
 from firearrow.client.consuming import ConsumeService, concurrent_verdict, orderly_verdict
+from firearrow.client.hooks import ConsumeHook
 from firearrow.client.instance import Instance
 from firearrow.client.listeners import HandlerThreads, Listeners
 from firearrow.client.message import Message, MessageQueue
@@ -22,6 +23,7 @@ from firearrow.client.stats import ConsumerStats
 
 def consume_service(
     setting: PushSetting,
+    hooks: Sequence[ConsumeHook],
     *,
     instance: Instance,
     offsets: OffsetStore,
@@ -33,7 +35,7 @@ def consume_service(
     """`locks`: in order, and other members must be kept away. `publish`: to the group's retry topic."""
     options = setting.options
     threads = HandlerThreads(f"ConsumeMessageThread_{setting.group}", options.threads)
-    calls = handler_calls(setting, stats, threads)
+    calls = handler_calls(setting, hooks, stats, threads)
     back = send_back(setting, instance, publish)
     if options.orderly:
         return OrderlyService(
@@ -62,13 +64,15 @@ def consume_service(
     )
 
 
-def handler_calls(setting: PushSetting, stats: ConsumerStats, threads: HandlerThreads) -> HandlerCalls:
+def handler_calls(
+    setting: PushSetting, hooks: Sequence[ConsumeHook], stats: ConsumerStats, threads: HandlerThreads
+) -> HandlerCalls:
     return HandlerCalls(
         group=setting.group,
         listeners=Listeners(setting.subscriptions.handler_of, threads),
         judge=orderly_verdict if setting.options.orderly else concurrent_verdict,
         stats=stats,
-        hooks=setting.consume_hooks,
+        hooks=hooks,
         namespace=setting.namespace,
         timeout_s=setting.options.consume_timeout_s,
     )

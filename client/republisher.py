@@ -6,10 +6,10 @@ loop only.
 
 import asyncio
 from dataclasses import replace
-from typing import Any
 
 from firearrow.client.message import Message
 from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.producer import Producer
 
 GROUP = "CLIENT_INNER_PRODUCER"
 
@@ -17,15 +17,13 @@ GROUP = "CLIENT_INNER_PRODUCER"
 class Republisher:
     def __init__(self, client: ClientOptions) -> None:
         self._client = replace(client, instance_name=None, generated_name=ClientOptions().generated_name)
-        self._producer: Any = None
+        self._producer: Producer | None = None
         self._starting = asyncio.Lock()
 
     async def publish(self, message: Message) -> None:
         """RocketMQError: it was not taken."""
         async with self._starting:
             if self._producer is None:
-                from firearrow.client.producer import Producer
-
                 producer = Producer(GROUP, options=ProducerOptions(), client=self._client)
                 await producer.start()
                 self._producer = producer

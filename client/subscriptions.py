@@ -34,6 +34,13 @@ class Subscriptions(Mapping[str, Subscription]):
         """A topic whose messages show the topics they were sent to, as retry topics do."""
         self._wanted.setdefault(topic, Subscription.of(topic))
 
+    def add_retries(self, retry: str, topic: str) -> None:
+        """POP's retry topic of `topic`, whose messages keep its name; both as brokers know them."""
+        self.add_all_of(retry)
+        handler = self._handlers.get(self._namespace.unwrap(topic))
+        if handler is not None:
+            self._handlers[self._namespace.unwrap(retry)] = handler
+
     def drop(self, topic: str) -> bool:
         """Whether it was there. `topic` as users or as brokers know it."""
         return self._wanted.pop(self._namespace.wrap(topic), None) is not None
