@@ -132,3 +132,17 @@ async def test_the_broker_relays_the_offsets_of_a_running_group(
     consumers = told["consumerTable"]
     assert isinstance(consumers, dict)
     assert java_json.queue_offsets(consumers[client_id]) == {seen.messages[0].queue: 2}
+
+
+async def test_what_handlers_did_is_traced(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    topic, traces, seen, traced = topics(queues=1), topics(queues=1), Seen(), Seen()
+    feeder.feed(topic, [b"1"], UNIQ_KEY="0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A")
+    async with consumer(name_server, topic, seen, trace=True, trace_topic=traces) as one:
+        await wait_until(lambda: seen.messages)
+        group = one.group
+    async with consumer(name_server, traces, traced):
+        await wait_until(lambda: b"SubAfter" in b"".join(message.body for message in traced.messages))
+    text = b"".join(message.body for message in traced.messages)
+    assert b"SubBefore" in text
+    assert group.encode() in text
+    assert b"0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A" in text
