@@ -1,0 +1,53 @@
+"""A second broker, `broker-b`, that registers with the name server of the run's broker, and can be killed and come back."""
+
+import shutil
+from pathlib import Path
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow.client.local_broker import LocalBroker
+from tests.interop.peers import LIFE, Apache, Peer, address
+from tests.process import Connection
+from tests.process.requests import topic_ext
+
+NAME = "broker-b"
+
+
+class SecondBroker:
+    """Of the same kind as the first. `address` stays the same over restarts."""
+
+    def __init__(self, peer: Peer, store: Path) -> None:
+        self._first = peer
+        self._store = store
+        self._ours: LocalBroker | None = None
+        self._apache: Apache | None = None
+        self.address = ""
+        self.start()
+
+    def start(self) -> None:
+        """Back when the name server knows it."""
+        if self._first.kind == "apache":
+            self._start_apache()
+        elif self._ours is None:
+            arguments = ("--namesrv", self._first.name_server, "--namesrv-listen", "off")
+            self._ours = LocalBroker(self._store, settings=LIFE | {"brokerName": NAME}, arguments=arguments)
+            self.address = self._ours.address
+        else:
+            self._ours.start()
+
+    def kill(self) -> None:
+        for running in (self._ours, self._apache):
+            if running is not None:
+                running.kill()
+
+    def add_topic(self, topic: str, queues: int) -> None:
+        with Connection(address(self.address)) as connection:
+            answer = connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, queues))
+        assert answer.code == 0, answer.remark
+
+    def _start_apache(self) -> None:
+        settings = LIFE | {"brokerName": NAME, "namesrvAddr": self._first.name_server}
+        if self._apache is not None:
+            shutil.rmtree(self._apache.home)
+            settings["listenPort"] = self.address.rpartition(":")[2]
+        self._apache = Apache(self._store, settings)
+        self.address = self.address or self._apache.address
