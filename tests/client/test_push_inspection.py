@@ -98,21 +98,39 @@ async def test_one_message_is_handled_here_and_now_and_offsets_stay(
     assert [message.body for message in seen.messages] == [b"look at me"] * 2
 
 
-async def test_a_reset_takes_a_running_group_back_in_time(
+async def test_a_reset_at_the_broker_takes_a_running_group_back_in_time(
     name_server: str, peer: Peer, topics: Topics, feeder: Feeder
 ) -> None:
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"1", b"2"])
-    async with consumer(name_server, topic, seen) as one:
+    async with consumer(name_server, topic, seen, pull_suspend_s=0.5) as one:
         await wait_until(lambda: len(seen.messages) == 2)
-        await wait_until(lambda: one._role is not None and any(one._role.offsets.snapshot(topic).values()))
-        assert one._role is not None
-        one._role._reset.settle_s = 0.1
         ext = {"topic": topic, "group": one.group, "timestamp": "0", "isForce": "true"}
         answer = await ask(peer, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
         assert answer.code == 0, answer.remark
         await wait_until(lambda: len(seen.messages) == 4, 20)
     assert [message.body for message in seen.messages] == [b"1", b"2"] * 2
+
+
+async def test_a_reset_that_is_sent_to_us_takes_queues_back_in_time(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    topic, seen = topics(queues=2), Seen()
+    feeder.feed(topic, [b"1", b"2"], queue_id=0)
+    feeder.feed(topic, [b"other"], queue_id=1)
+    async with consumer(name_server, topic, seen) as one:
+        await wait_until(lambda: len(seen.messages) == 3)
+        assert one._role is not None
+        one._role._reset.settle_s = 0
+        (queue,) = (queue for queue in one.queues if (queue.topic, queue.queue_id) == (topic, 0))
+        body = java_json.dumps({"offsetTable": {queue: 1}})
+        request = RemotingCommand.request(
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET, {"topic": topic, "group": one.group}, body
+        )
+        await one._role.instance._serves[RequestCode.RESET_CONSUMER_CLIENT_OFFSET](request, "broker")  # type: ignore[misc]
+        await wait_until(lambda: len(seen.messages) == 4)
+        assert not one.paused
+    assert [message.body for message in seen.messages[3:]] == [b"2"]
 
 
 async def test_the_broker_relays_the_offsets_of_a_running_group(
