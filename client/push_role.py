@@ -3,6 +3,7 @@
 What its instance knows of the consumer (a ConsumerRole). Made for one run: begun once, ended once. Event loop only.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from inspect import isawaitable
@@ -31,7 +32,8 @@ from firearrow.client.producer import Producer
 from firearrow.client.pull_loop import PullLoop, PullParts
 from firearrow.client.pull_request import PullRequest
 from firearrow.client.pulling import Puller
-from firearrow.client.push_service import consume_service
+from firearrow.client.push_pops import PushPops
+from firearrow.client.push_service import consume_service, send_back
 from firearrow.client.push_setting import PushSetting
 from firearrow.client.rebalance import Queues, RebalanceParts, Rebalancer
 from firearrow.client.remote_offsets import RemoteOffsetStore
@@ -73,6 +75,7 @@ class PushRole:
             locks=self._locks,
             publish=self._republisher.publish,
         )
+        self._pops = None if options.client_rebalance else self._make_pops()
         self._start_offset = start_offset(
             self.offsets, Positions(instance), options.from_where, int(options.from_time.timestamp()) * 1000
         )
@@ -135,7 +138,10 @@ class PushRole:
         """Pull no more, let handlers finish, tell how far we are, leave the group."""
         self.running = False
         await self.pulls.stop()
-        await self.service.stop(drain_s)
+        stopping = [self.service.stop(drain_s)]
+        if self._pops is not None:
+            stopping.append(self._pops.stop(drain_s))
+        await asyncio.gather(*stopping)
         if self._sampler is not None:
             self._sampler.cancel()
         if self.instance.consumers.get(self.group) is self:
@@ -258,6 +264,10 @@ class PushRole:
         if self.running:
             self.pulls.begin(request)
 
+    def _begin_pop(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        if self.running and self._pops is not None:
+            self._pops.begin(queue, process_queue)
+
     # ---- parts ----
 
     @property
@@ -286,6 +296,17 @@ class PushRole:
         if self._trace is None:
             return self.setting.consume_hooks
         return (*self.setting.consume_hooks, ConsumeTrace(self._trace, self.setting.namespace))
+
+    def _make_pops(self) -> PushPops:
+        return PushPops(
+            self.setting,
+            self._hooks(),
+            instance=self.instance,
+            stats=self.stats,
+            back=send_back(self.setting, self.instance, self._republisher.publish),
+            running=lambda: self.running,
+            paused=lambda: self.pulls.paused,
+        )
 
     def _make_loop(self) -> PullLoop:
         return PullLoop(
@@ -316,6 +337,7 @@ class PushRole:
             changed=self._changed,
             locks=self._locks,
             broker_assigns=not self.options.client_rebalance,
+            begin_pop=self._begin_pop,
             pop_retry=self._pop_retry,
         )
         return Rebalancer(parts, self.table)
