@@ -1,6 +1,7 @@
 """ConsumerStats: how fast a consumer pulls and how its handlers do, by topic, over the last minute and the last hour.
 
-What operators are told with the running info. Event loop only; `sample` is to be called each 10 s.
+What operators are told with the running info (Java logs a day besides). Event loop only; `sample` is to be called each
+10 s.
 """
 
 import time
@@ -35,12 +36,15 @@ class Sums(NamedTuple):
 
 
 class Window:
-    """Totals as they were each `period_s`, `kept` times: a window reaches from the oldest one to now."""
+    """Totals as they were each `period_s`, `kept` times: a window reaches from the oldest one to now.
+
+    One that has just begun is taken as one period old, as Java does: a few messages are no high speed.
+    """
 
     def __init__(self, period_s: float, kept: int, now_s: float) -> None:
         self._period_s = period_s
         self._samples = deque([Sample(now_s - period_s, 0, 0)], maxlen=kept)
-        self._next_s = now_s
+        self._next_s = now_s + period_s
 
     def sample(self, now: Sample) -> None:
         if now.at_s >= self._next_s:
@@ -60,7 +64,6 @@ class Counted:
         self._total = 0.0
         self._minute = Window(SAMPLE_S, 6, now_s)
         self._hour = Window(600, 6, now_s)
-        self._day = Window(3600, 24, now_s)
 
     def add(self, amount: float) -> None:
         self._times += 1
@@ -68,7 +71,7 @@ class Counted:
 
     def sample(self, now_s: float) -> None:
         now = Sample(now_s, self._times, self._total)
-        for window in (self._minute, self._hour, self._day):
+        for window in (self._minute, self._hour):
             window.sample(now)
 
     def minute(self, now_s: float) -> Sums:
@@ -76,9 +79,6 @@ class Counted:
 
     def hour(self, now_s: float) -> Sums:
         return self._hour.until(Sample(now_s, self._times, self._total))
-
-    def day(self, now_s: float) -> Sums:
-        return self._day.until(Sample(now_s, self._times, self._total))
 
 
 @dataclass(frozen=True, slots=True)

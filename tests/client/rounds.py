@@ -63,6 +63,10 @@ class FakeRoutes:
         return BrokerAddress(ids[first], first)
 
 
+class FakeNameServers:
+    addresses = ("names:1",)
+
+
 class FakeInstance:
     """`says`: what answers each request code, or what is raised instead. `asked`, `addresses`: what was sent where."""
 
@@ -75,6 +79,7 @@ class FakeInstance:
         self.asked: list[RemotingCommand] = []
         self.addresses: list[str] = []
         self.rebalances_soon: list[float] = []
+        self.name_servers = FakeNameServers()
 
     async def oneway(self, address: str, command: RemotingCommand) -> None:
         self.addresses.append(address)

@@ -1,0 +1,82 @@
+"""Speeds of a consumer over the last minute and hour, by a passed clock."""
+
+import pytest
+
+from firearrow.client.stats import SAMPLE_S, ConsumerStats
+
+JAVA_STATUS_FIELDS = {
+    "consumeFailedMsgs",
+    "consumeFailedTPS",
+    "consumeOKTPS",
+    "consumeRT",
+    "pullRT",
+    "pullTPS",
+}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def after(stats: ConsumerStats, clock: Clock, seconds: float) -> None:
+    """Let time pass, with a sample each 10 s."""
+    until = clock.now + seconds
+    while clock.now < until:
+        clock.now += SAMPLE_S
+        await stats.sample()
+
+
+async def test_a_minute_is_what_speeds_are_taken_over() -> None:
+    clock = Clock()
+    stats = ConsumerStats(clock)
+    stats.pulled("T", 0)
+    await after(stats, clock, 60)
+    for _ in range(4):
+        stats.pulled("T", 30)
+    for seconds in (0.01, 0.03):
+        stats.pull_took("T", seconds)
+        stats.consumed("T", 2 * seconds)
+    stats.succeeded("T", 60)
+    stats.failed("T", 6)
+    clock.now += 10
+    status = stats.status("T")
+    assert status.pulled_per_s == pytest.approx(120 / 60)
+    assert (status.pull_ms, status.consume_ms) == (pytest.approx(20), pytest.approx(40))
+    assert (status.ok_per_s, status.failed_per_s) == (pytest.approx(1), pytest.approx(0.1))
+    assert status.failed == 6
+    await after(stats, clock, 70)
+    status = stats.status("T")
+    assert (status.pulled_per_s, status.pull_ms, status.ok_per_s, status.failed_per_s) == (0, 0, 0, 0)
+    assert status.consume_ms == pytest.approx(40), "that of the last hour, when the minute is empty"
+    assert status.failed == 6, "failures are those of the last hour"
+
+
+async def test_few_messages_at_the_start_are_no_high_speed() -> None:
+    clock = Clock()
+    stats = ConsumerStats(clock)
+    stats.pulled("T", 20)
+    assert stats.status("T").pulled_per_s == pytest.approx(2)
+    clock.now += 10
+    assert stats.status("T").pulled_per_s == pytest.approx(1)
+
+
+async def test_after_an_hour_all_is_forgotten() -> None:
+    clock = Clock()
+    stats = ConsumerStats(clock)
+    stats.failed("T", 6)
+    stats.consumed("T", 0.5)
+    await after(stats, clock, 3500)
+    assert stats.status("T").failed == 6
+    await after(stats, clock, 800)
+    status = stats.status("T")
+    assert (status.failed, status.consume_ms) == (0, 0)
+
+
+def test_a_topic_that_never_came_has_all_zeros() -> None:
+    status = ConsumerStats().status("T")
+    assert set(status.json()) == JAVA_STATUS_FIELDS
+    assert not any(status.json().values())
