@@ -32,7 +32,10 @@ class Failed(Exception):
 
 
 class Driver:
-    """`name`: `java5`, `java4`, `go` or `python`, which is ours. `name_server` as `host:port`. `home` keeps its logs and its own offsets."""
+    """`name`: `java5`, `java4`, `go`, or `python`, which is ours. `name_server` as `host:port`.
+
+    `home` keeps its logs and its own offsets.
+    """
 
     def __init__(self, name: str, name_server: str, home: Path) -> None:
         self.name = name

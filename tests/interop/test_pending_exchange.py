@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.conftest import MARKS_AT_ONCE, need
 from tests.interop.driver import Driver, Event
 from tests.interop.messages import hexed, numbered, pull_all
-from tests.interop.peers import Apache, FireArrow, address
+from tests.interop.peers import MARKS_AT_ONCE, Apache, FireArrow, address
 from tests.interop.test_store_exchange import SIZES, Open
-from tests.interop.workshop import java_class_path
+from tests.interop.workshop import java_class_path, need
 from tests.process import Connection
 from tests.process.test_pop import ack, bodies, pop, records
 from tests.process.test_send_back import back, place

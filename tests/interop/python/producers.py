@@ -9,6 +9,7 @@ from firearrow.client.errors import RocketMQError
 from firearrow.client.message import Message, SendResult
 from firearrow.client.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
+from firearrow.client.selectors import Selector
 from tests.interop.python.events import emit, failure, of_queue
 from tests.interop.python.parameters import Parameters
 
@@ -54,8 +55,7 @@ class Producers:
                 if how == "oneway":
                     await producer.send_oneway(message)
                 elif how == "queue":
-                    number = parameters.number("queue", 0)
-                    sent(await producer.send(message, selector=lambda queues, _: queues[number]))
+                    sent(await producer.send(message, selector=_numbered(parameters.number("queue", 0))))
                 else:
                     sent(await producer.send(message))
 
@@ -90,6 +90,10 @@ def messages(parameters: Parameters) -> list[Message]:
         )
         for body in parameters.all("body")
     ]  # fmt: skip
+
+
+def _numbered(number: int) -> Selector:
+    return lambda queues, _: queues[number]
 
 
 def _when(parameters: Parameters) -> dict[str, Any]:
