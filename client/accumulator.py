@@ -38,6 +38,7 @@ class Accumulator:
             and message.delay_s is None
             and message.deliver_at_ms is None
             and Property.PRODUCER_GROUP not in message.properties
+            and Property.CORRELATION_ID not in message.properties
             and self.bytes + len(message.body) <= self._options.batch_total_bytes
         )
 

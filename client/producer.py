@@ -4,8 +4,6 @@ Belongs to the event loop it was started in.
 """
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import functools
 from collections.abc import Sequence
@@ -13,11 +11,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow._native.wire.codes import RequestCode
-from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.accumulator import Accumulator
 from firearrow.client.back_pressure import BackPressure
-from firearrow.client.errors import ConfigError, MessageRefused, NotRunning
+from firearrow.client.errors import ConfigError, MessageRefused, NotRunning, check
 from firearrow.client.fault_detector import latency_faults
 from firearrow.client.hooks import EndTransactionHook, ForbiddenCheck, RpcHook, SendHook
 from firearrow.client.instance import Instance
@@ -27,6 +23,7 @@ from firearrow.client.names import Namespace, check_group
 from firearrow.client.options import ClientOptions, ProducerOptions, client_options
 from firearrow.client.prepared import Prepared, Preparer
 from firearrow.client.queue_choice import QueueChoice
+from firearrow.client.recalls import RecallHandle, recall
 from firearrow.client.requests import Requests, reply_message
 from firearrow.client.selectors import Selector, by_hash
 from firearrow.client.states import ServiceState
@@ -36,8 +33,6 @@ from firearrow.client.trace_hooks import ProduceTrace
 from firearrow.client.transaction_checks import CheckBacks, Checker
 from firearrow.client.transactions import Local, Transaction, TransactionResult, Transactions
 from firearrow.client.unique_ids import unique_ids
-
-RECALL_PARTS = 5
 
 
 class Producer:
@@ -77,6 +72,7 @@ class Producer:
         self._ways: Ways | None = None
         self._transactions: Transactions | None = None
         self._trace: TraceDispatcher | None = None
+        self._tracing: ProduceTrace | None = None
         self._detector: asyncio.Task[Any] | None = None
         self._pressure = BackPressure(self.options.in_flight_max, self.options.in_flight_bytes)
         self._preparer = Preparer(
@@ -118,18 +114,7 @@ class Producer:
         if faults is not None and faults.probes:
             self._detector = instance.every(PROBE_EACH_S, faults.detect)
         if self.options.trace:
-            self._trace = trace_dispatcher(
-                Producer,
-                self._group,
-                Side.PRODUCE,
-                self._client,
-                self.options.trace_topic,
-                self.options.trace_batch,
-            )
-            hook = ProduceTrace(self._trace, self._namespace)
-            self._send_hooks.append(hook)
-            self._end_transaction_hooks.append(hook)
-            await self._trace.start()
+            await self._begin_trace()
         for topic in self.options.topics:
             await instance.routes.refresh(self._namespace.wrap(topic))
         await instance.heartbeat_all()
@@ -160,7 +145,7 @@ class Producer:
         if instance is None:
             return
         if self._trace is not None:
-            await self._trace.close()
+            await self._end_trace(self._trace)
         if self._detector is not None:
             self._detector.cancel()
         if self.check_backs is not None:
@@ -171,6 +156,23 @@ class Producer:
             for hook in self._rpc_hooks:
                 instance.channels.hooks.remove(hook)
             await instance.leave()
+
+    async def _begin_trace(self) -> None:
+        options = self.options
+        self._trace = trace = trace_dispatcher(
+            Producer, self._group, Side.PRODUCE, self._client, options.trace_topic, options.trace_batch
+        )
+        self._tracing = ProduceTrace(trace, self._namespace)
+        self._send_hooks.append(self._tracing)
+        self._end_transaction_hooks.append(self._tracing)
+        await trace.start()
+
+    async def _end_trace(self, trace: TraceDispatcher) -> None:
+        assert self._tracing is not None
+        self._send_hooks.remove(self._tracing)
+        self._end_transaction_hooks.remove(self._tracing)
+        self._trace = self._tracing = None
+        await trace.close()
 
     # ---- sending ----
 
@@ -260,16 +262,11 @@ class Producer:
     async def recall(self, topic: str, handle: str) -> str:
         """Call back a timer message that is not due yet, by its `recall_handle`; its message id. BrokerError."""
         self._running()
-        ext = {
-            "producerGroup": self._group, "topic": self._namespace.wrap(topic), "recallHandle": handle,
-        }  # fmt: skip
-        answer = await self.instance.call_master(
-            _broker_of(handle),
-            RemotingCommand.request(RequestCode.RECALL_MESSAGE, ext),
-            self.options.send_timeout_s,
-            topic=self._namespace.wrap(topic),
-        )
-        return answer.text("msgId")
+        named, wrapped = RecallHandle.decode(handle), self._namespace.wrap(topic)
+        answer = await recall(self.instance, self._group, wrapped, named, handle, self.options.send_timeout_s)
+        if self._tracing is not None:
+            self._tracing.recalled(self._group, wrapped, named.message_id, answer)
+        return check(answer, named.broker_name).text("msgId")
 
     # ---- transactions, requests ----
 
@@ -286,12 +283,17 @@ class Producer:
         return await self._two_phase().run(message, local, argument, timeout_s)
 
     async def request(
-        self, message: Message, *, timeout_s: float = 3, queue: MessageQueue | None = None
+        self,
+        message: Message,
+        *,
+        timeout_s: float = 3,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
     ) -> ReceivedMessage:
         """Send and wait for who replies. RequestReplyTimeout, and what `send` raises."""
         self._running()
         assert self.requests is not None
-        return await self.requests.request(message, timeout_s, self._wrapped(queue))
+        return await self.requests.request(message, timeout_s, queue=queue, selector=selector)
 
     async def reply(self, request: ReceivedMessage, body: bytes) -> SendResult:
         """Reply to a message that was consumed. NoReplyAddress: it is no request."""
@@ -383,14 +385,3 @@ class Producer:
 
 def _never(error: BaseException) -> bool:
     return False
-
-
-def _broker_of(handle: str) -> str:
-    """The broker that a recall handle names. MessageRefused: it is no handle."""
-    try:
-        parts = base64.urlsafe_b64decode(handle).decode().split(" ")
-    except (binascii.Error, ValueError):
-        parts = []
-    if len(parts) != RECALL_PARTS or parts[0] != "v1":
-        raise MessageRefused(f"{handle!r} is no recall handle")
-    return parts[2]

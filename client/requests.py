@@ -21,6 +21,7 @@ from firearrow.client.message import Message, MessageQueue, Property, SendResult
 from firearrow.client.names import Namespace
 from firearrow.client.options import ProducerOptions
 from firearrow.client.reply_records import reply_of
+from firearrow.client.selectors import Selector
 
 log = logging.getLogger("firearrow.client")
 
@@ -36,7 +37,12 @@ class RequestSender(Protocol):
     @property
     def options(self) -> ProducerOptions: ...
     async def send(
-        self, message: Message, *, timeout_s: float | None = None, queue: MessageQueue | None = None
+        self,
+        message: Message,
+        *,
+        timeout_s: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
     ) -> SendResult: ...
 
 
@@ -52,26 +58,35 @@ class Requests:
     """Of one producer."""
 
     def __init__(self, sender: RequestSender) -> None:
+        instance = sender.instance
         self._sender = sender
-        self._introductions = Introductions(sender.instance, sender.options)
-        self._namespace = Namespace(sender.instance.options.namespace)
+        self._introductions = Introductions(instance, sender.options)
+        self._namespace = Namespace(instance.options.namespace)
         self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
-        sender.instance.serve(
-            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, lambda push, address: pushed(sender.instance, push, address)
-        )  # fmt: skip
+        instance.serve(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            lambda push, address: pushed(instance, push, address),
+        )
 
     async def request(
-        self, message: Message, timeout_s: float, queue: MessageQueue | None = None
+        self,
+        message: Message,
+        timeout_s: float,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
     ) -> ReceivedMessage:
         """The reply. RequestReplyTimeout: sent, but nobody replied within `timeout_s`; else what sending raises."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         await self._introductions.meet(self._namespace.wrap(message.topic))
         correlation_id = str(uuid.uuid4())
+        asking = self._marked(message, correlation_id, timeout_s)
         reply: asyncio.Future[ReceivedMessage] = loop.create_future()
         self._waiting[correlation_id] = reply
         try:
-            await self._send(message, correlation_id, timeout_s, max(deadline - loop.time(), 0.001), queue)
+            left_s = max(deadline - loop.time(), 0.001)
+            await self._sender.send(asking, timeout_s=left_s, queue=queue, selector=selector)
             async with asyncio.timeout_at(deadline):
                 return await reply
         except TimeoutError:
@@ -83,6 +98,7 @@ class Requests:
                 return reply.result()
             raise
         finally:
+            message.unique_id = asking.unique_id
             del self._waiting[correlation_id]
 
     def replied(self, correlation_id: str, reply: ReceivedMessage) -> bool:
@@ -93,24 +109,14 @@ class Requests:
         waiting.set_result(reply)
         return True
 
-    async def _send(
-        self,
-        message: Message,
-        correlation_id: str,
-        ttl_s: float,
-        timeout_s: float,
-        queue: MessageQueue | None,
-    ) -> None:
+    def _marked(self, message: Message, correlation_id: str, ttl_s: float) -> Message:
+        """A copy, so that the user's message can be sent again."""
         marks = {
             Property.CORRELATION_ID: correlation_id,
             Property.REPLY_TO_CLIENT: self._sender.instance.client_id,
             Property.TTL: str(int(ttl_s * 1000)),
         }
-        asking = replace(message, properties=message.properties | marks)
-        try:
-            await self._sender.send(asking, timeout_s=timeout_s, queue=queue)
-        finally:
-            message.unique_id = asking.unique_id
+        return replace(message, properties=message.properties | marks)
 
 
 def reply_message(request: ReceivedMessage, body: bytes) -> Message:

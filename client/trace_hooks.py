@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable
 
 from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.hooks import ConsumeContext, EndTransactionContext, SendContext
 from firearrow.client.message import Property, SendStatus
 from firearrow.client.names import Namespace
@@ -13,6 +14,7 @@ from firearrow.client.trace_records import (
     ConsumeBegun,
     ConsumeEnded,
     MessageKind,
+    Recalled,
     ReturnType,
     Sent,
     TransactionEnded,
@@ -93,6 +95,15 @@ class ProduceTrace:
             state=context.state,
             from_check=context.from_check,
         )
+        self._dispatcher.append(TraceContext(topic, [record]))
+
+    def recalled(self, group: str, topic: str, message_id: str, answer: RemotingCommand) -> None:
+        """A broker that does not say its region is not one that traces recalls."""
+        region = answer.ext.get(Property.REGION)
+        if region is None or not self._dispatcher.concerns(topic):
+            return
+        group, topic = self._namespace.unwrap(group), self._namespace.unwrap(topic)
+        record = Recalled(self._clock_ms(), region, group, topic, message_id, answer.code == 0)
         self._dispatcher.append(TraceContext(topic, [record]))
 
 

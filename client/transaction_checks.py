@@ -40,15 +40,16 @@ class CheckBacks:
     """Of one producer. At most `check_threads` checks at a time, and `checks_max` that wait."""
 
     def __init__(self, sender: HalfSender, checker: Checker) -> None:
+        instance = sender.instance
         self._sender = sender
         self._checker = checker
-        self._namespace = Namespace(sender.instance.options.namespace)
+        self._namespace = Namespace(instance.options.namespace)
         self._threads = HandlerThreads(f"CheckThread_{sender.group}", sender.options.check_threads)
         self._turns = asyncio.Semaphore(sender.options.check_threads)
         self._waiting = 0
-        sender.instance.serve(
+        instance.serve(
             RequestCode.CHECK_TRANSACTION_STATE,
-            lambda request, address: asked(sender.instance, request, address),
+            lambda request, address: asked(instance, request, address),
         )
 
     def close(self) -> None:

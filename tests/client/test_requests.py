@@ -9,15 +9,17 @@ import pytest
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.client.admin import Admin
 from firearrow.client.consuming import ConsumeResult
 from firearrow.client.errors import BrokerError, ClientError, NoReplyAddress, RequestReplyTimeout
-from firearrow.client.message import Message
-from firearrow.client.options import ConsumeFromWhere, ProducerOptions, PushConsumerOptions
+from firearrow.client.message import Message, MessageQueue
+from firearrow.client.options import ClientOptions, ConsumeFromWhere, ProducerOptions, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.reply_records import reply_of
 from firearrow.client.requests import pushed, reply_message
 from tests.client.conftest import unique
+from tests.interop.peers import BROKER
 
 PUSH = {
     "producerGroup": "PG", "topic": "DefaultCluster_REPLY_TOPIC", "defaultTopic": "TBW102",
@@ -28,6 +30,7 @@ PUSH = {
     "bname": "broker-a",
 }  # fmt: skip
 ZLIB = 0x1 | 0x300
+FROM_FIRST = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
 
 
 def push(body: bytes = b"answer", **fields: str) -> RemotingCommand:
@@ -99,11 +102,7 @@ def test_what_is_no_request_cannot_be_replied_to(missing: str) -> None:
 
 def replier(name_server: str, topic: str, answer: Callable[[ReceivedMessage], bytes]) -> PushConsumer:
     """Replies to each message of the topic by a producer of its own."""
-    consumer = PushConsumer(
-        unique("replier"),
-        name_server=name_server,
-        options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET),
-    )
+    consumer = PushConsumer(unique("replier"), name_server=name_server, options=FROM_FIRST)
 
     @consumer.subscribe(topic)
     async def handle(messages: list[ReceivedMessage]) -> ConsumeResult:
@@ -137,6 +136,68 @@ async def test_a_large_reply_comes_back_whole(name_server: str, topics: Callable
         assert (await producer.request(Message(topic, b"?"), timeout_s=20)).body == large
 
 
+async def test_who_shares_a_client_may_leave(name_server: str, topics: Callable[..., str]) -> None:
+    topic = topics(queues=1)
+    client = ClientOptions(name_server=name_server)
+    async with (
+        replier(name_server, topic, lambda message: message.body),
+        Producer(unique("ask"), client=client) as stays,
+    ):
+        async with Producer(unique("ask"), client=client) as leaves:
+            assert (await leaves.request(Message(topic, b"1"), timeout_s=20)).body == b"1"
+        assert (await stays.request(Message(topic, b"2"), timeout_s=20)).body == b"2"
+
+
+async def test_a_request_goes_where_it_is_told_to(name_server: str, topics: Callable[..., str]) -> None:
+    topic = topics(queues=4)
+    wanted = MessageQueue(topic, BROKER, 3)
+    async with (
+        replier(name_server, topic, lambda message: b"%d" % message.queue_id),
+        Producer(unique("ask"), name_server=name_server) as producer,
+    ):
+        chosen = await producer.request(Message(topic, b"?"), timeout_s=20, queue=wanted)
+        assert chosen.body == b"3"
+        selected = await producer.request(
+            Message(topic, b"?"), timeout_s=20, selector=lambda queues, message: queues[2]
+        )
+        assert selected.body == b"2"
+
+
+async def test_requests_and_replies_do_not_wait_to_be_batched(
+    name_server: str, topics: Callable[..., str]
+) -> None:
+    topic = topics(queues=1)
+    options = ProducerOptions(auto_batch=True, batch_delay_s=5, send_timeout_s=10)
+    consumer = PushConsumer(unique("replier"), name_server=name_server, options=FROM_FIRST)
+    async with Producer(unique("both"), name_server=name_server, options=options) as producer:
+
+        async def handle(messages: list[ReceivedMessage]) -> None:
+            for message in messages:
+                await producer.reply(message, b"yes")
+
+        consumer.subscribe(topic, handle)
+        async with consumer:
+            reply = await producer.request(Message(topic, b"?"), timeout_s=4)
+            assert reply.body == b"yes"
+
+
+async def test_requests_within_a_namespace(name_server: str) -> None:
+    client = ClientOptions(name_server=name_server, namespace=unique("ns"))
+    topic = unique("t")
+    consumer = PushConsumer(unique("replier"), client=client, options=FROM_FIRST)
+    async with Admin(client=client) as admin, Producer(unique("ask"), client=client) as producer:
+        await admin.create_topic(topic, 1)
+
+        async def handle(messages: list[ReceivedMessage]) -> None:
+            for message in messages:
+                await producer.reply(message, message.topic.encode())
+
+        consumer.subscribe(topic, handle)
+        async with consumer:
+            reply = await producer.request(Message(topic, b"?"), timeout_s=20)
+            assert reply.body == topic.encode()
+
+
 async def test_nobody_replies(name_server: str, topics: Callable[..., str]) -> None:
     async with Producer(unique("ask"), name_server=name_server) as producer:
         with pytest.raises(RequestReplyTimeout) as refused:
@@ -164,11 +225,7 @@ async def test_a_request_that_is_cancelled_waits_no_more_and_its_reply_is_droppe
 ) -> None:
     topic = topics(queues=1)
     asked: list[ReceivedMessage] = []
-    consumer = PushConsumer(
-        unique("replier"),
-        name_server=name_server,
-        options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET),
-    )
+    consumer = PushConsumer(unique("replier"), name_server=name_server, options=FROM_FIRST)
     consumer.subscribe(topic)(asked.extend)
     async with consumer, Producer(unique("ask"), name_server=name_server) as producer:
         waiting = asyncio.create_task(producer.request(Message(topic, b"?"), timeout_s=20))

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import ConnectionLost
 from firearrow.client.hooks import ConsumeContext, EndTransactionContext, SendContext
 from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
@@ -16,6 +18,7 @@ from firearrow.client.trace_records import (
     ConsumeBegun,
     ConsumeEnded,
     MessageKind,
+    Recalled,
     ReturnType,
     Sent,
     TransactionEnded,
@@ -129,6 +132,13 @@ def test_the_end_of_a_transaction_is_noted(produce: ProduceTrace, noting: Noting
         1010, "DefaultRegion", "PG", "t", "ID", "tag", "k", "h:1", MessageKind.COMMIT, "TX", "COMMIT_MESSAGE", True
     )  # fmt: skip
     assert noting.noted == [TraceContext("t", [record])]
+
+
+def test_a_recall_is_noted_if_the_broker_says_its_region(produce: ProduceTrace, noting: Noting) -> None:
+    asked = RemotingCommand.request(RequestCode.RECALL_MESSAGE)
+    produce.recalled("ns%PG", "ns%t", "ID", asked.answer(13, "too late", {"MSG_REGION": "R"}))
+    produce.recalled("ns%PG", "ns%t", "ID", asked.answer())
+    assert noting.noted == [TraceContext("t", [Recalled(1010, "R", "PG", "t", "ID", False)])]
 
 
 def received(message_id: str, **properties: str) -> ReceivedMessage:

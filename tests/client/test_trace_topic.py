@@ -9,10 +9,12 @@ from firearrow.client.message import Message
 from firearrow.client.options import ConsumeFromWhere, ProducerOptions, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.recalls import RecallHandle
 from firearrow.client.trace_records import (
     ConsumeBegun,
     ConsumeEnded,
     MessageKind,
+    Recalled,
     ReturnType,
     Sent,
     TraceRecord,
@@ -73,6 +75,23 @@ async def test_a_transaction_is_traced_with_its_end(name_server: str, topics: Ca
         async with asyncio.timeout(20):
             while not any(map(_answered, await records_of(admin, asked.id, {TransactionEnded}))):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+
+
+async def test_a_recall_is_traced(name_server: str, topics: Callable[..., str]) -> None:
+    topic, group = topics(queues=1, message_type="DELAY"), unique("traced")
+    async with (
+        Admin(name_server) as admin,
+        Producer(group, name_server=name_server, options=TRACED) as producer,
+    ):
+        sent = await producer.send(Message(topic, b"x", delay_s=60))
+        assert sent.recall_handle is not None
+        assert RecallHandle.decode(sent.recall_handle).message_id == sent.message_id
+        assert await producer.recall(topic, sent.recall_handle) == sent.message_id
+        recalled, delayed = sorted(await records_of(admin, sent.message_id, {Sent, Recalled}), key=_type_name)
+        assert isinstance(recalled, Recalled)
+        assert (recalled.group, recalled.topic, recalled.success) == (group, topic, True)
+        assert isinstance(delayed, Sent)
+        assert delayed.kind is MessageKind.DELAY
 
 
 async def test_what_a_consumer_does_is_found_in_the_trace_topic(

@@ -379,6 +379,28 @@ async def test_another_member_of_the_group_answers_for_one_that_is_gone(name_ser
         await until_visible(admin, topic, 2)
 
 
+async def test_producers_of_one_client_are_asked_each_for_its_own(name_server: str, topic: str) -> None:
+    client = ClientOptions(name_server=name_server)
+    asked: list[bytes] = []
+
+    def check(message: ReceivedMessage) -> TransactionState:
+        asked.append(message.body)
+        return COMMIT
+
+    async with (
+        Admin(name_server) as admin,
+        Producer(unique("tx"), client=client, checker=check) as stays,
+    ):
+        async with Producer(unique("tx"), client=client, checker=never_asked) as leaves:
+            assert leaves.instance is stays.instance
+            async with leaves.transaction(Message(topic, b"x")):
+                pass
+        async with stays.transaction(Message(topic, b"y")) as transaction:
+            transaction.leave_unknown()
+        await until_visible(admin, topic, 2)
+        assert set(asked) == {b"y"}
+
+
 async def test_a_producer_without_checker_has_no_transactions(name_server: str, topic: str) -> None:
     async with Producer(unique("tx"), name_server=name_server) as producer:
         with pytest.raises(ConfigError, match="checker"):
