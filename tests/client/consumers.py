@@ -1,0 +1,57 @@
+"""Push consumers for tests, and a handler that remembers what it was given."""
+
+from collections.abc import Callable
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.record import Record
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.client.consuming import Answer
+from firearrow.client.names import dlq_topic
+from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.push_consumer import PushConsumer
+from tests.client.conftest import unique
+from tests.interop.peers import Peer, address
+from tests.process import Connection
+from tests.process.requests import pull
+from tests.process.stored import whole
+
+Topics = Callable[..., str]
+
+
+def consumer(name_server: str, group: str | None = None, **options: object) -> PushConsumer:
+    first: dict[str, object] = {"from_where": ConsumeFromWhere.FIRST_OFFSET}
+    wanted = PushConsumerOptions(**(first | options))  # type: ignore[arg-type]
+    return PushConsumer(group or unique("group"), name_server=name_server, options=wanted)
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%03d" % number for number in range(count)]
+
+
+def dead_letters(peer: Peer, group: str) -> list[Record]:
+    """None while there is no such topic."""
+    with Connection(address(peer.address)) as connection:
+        if pull(connection, dlq_topic(group)).code == ResponseCode.TOPIC_NOT_EXIST:
+            return []
+        return whole(connection, dlq_topic(group))
+
+
+class Journal:
+    """What handlers were given, in order: (body, topic, how often it came back before)."""
+
+    def __init__(self, answer: Callable[[ReceivedMessage], Answer] = lambda message: None) -> None:
+        self.seen: list[tuple[bytes, str, int]] = []
+        self.batches: list[int] = []
+        self._answer = answer
+
+    async def __call__(self, messages: list[ReceivedMessage]) -> Answer:
+        self.batches.append(len(messages))
+        answer: Answer = None
+        for message in messages:
+            self.seen.append((message.body, message.topic, message.reconsume_times))
+            answer = self._answer(message)
+        return answer
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [body for body, _, _ in self.seen]
