@@ -17,8 +17,12 @@ def emit(name: str, **members: object) -> None:
 
 
 def failure(name: str, error: BaseException, **members: object) -> None:
-    code = error.code if isinstance(error, ClientError) else -1
-    emit(name, type=type(error).__name__, code=code, message=str(error), **members)
+    """Errors of the client by the name that Java's have: `code` is the same there."""
+    known = isinstance(error, ClientError)
+    emit(
+        name, type="MQClientException" if known else type(error).__name__, code=error.code if known else -1,
+        message=str(error), **members,
+    )  # fmt: skip
 
 
 def of_queue(queue: MessageQueue) -> Event:
