@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
+from firearrow._native.path.lane import Lane
 from firearrow._native.store.store import MessageStore, StoreError, memory_bytes
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.clock import SystemClock
@@ -21,6 +22,7 @@ from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.durable import durable
 from firearrow.broker.errors import StartError
 from firearrow.broker.filters.selection import Filters
+from firearrow.broker.gates import Gates
 from firearrow.broker.handlers.alone import AloneHandler
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.cleaning import CleaningHandler
@@ -78,6 +80,7 @@ class App:
         self._naming_listen = naming
         self._clock = SystemClock()
         self._stopping = asyncio.Event()
+        self._gates: Gates | None = None
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
@@ -158,6 +161,8 @@ class App:
         self._clients_handler = ClientsHandler(clients, groups, topics, filters, config, clock)
         parts = Parts(self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats)
         self._living = Living(parts, filters, store_host)
+        if config.options.fast_path:
+            self._gates = Gates(parts, store_host)
         handlers = (
             PullHandler(
                 store,
@@ -234,9 +239,9 @@ class App:
         """The broker's port, and two below it the port that old Java clients send to. Port 0 finds a free pair."""
         listen, host = self._server.listen, options.bind_address
         for left in range(VIP_TRIES if options.listen_port == 0 else 1, 0, -1):
-            address = await listen(host, options.listen_port, self._dispatch)
+            address = await listen(host, options.listen_port, self._dispatch, self._lane)
             try:
-                vip = await listen(host, address[1] - VIP_BELOW, vip_dispatch)
+                vip = await listen(host, address[1] - VIP_BELOW, vip_dispatch, self._lane)
             except StartError:
                 self._server.stop_listening(address)
                 if left == 1:
@@ -244,6 +249,9 @@ class App:
                 continue
             return address, vip[1]
         raise StartError("no free pair of ports was found: name one with --listen")
+
+    def _lane(self) -> Lane | None:
+        return None if self._gates is None else self._gates.lane
 
     def _ready(self) -> str:
         naming = "off" if self._naming_listen is None else f"{self._naming[0]}:{self._naming[1]}"
@@ -271,6 +279,8 @@ class App:
     def _topics_changed(self, names: Collection[str]) -> None:
         self._saver.soon("topics")
         self._registrar.changed(names)
+        if self._gates is not None:
+            self._gates.changed(names)
 
     def _news(self, queues: set[tuple[str, int]]) -> None:
         self._holds.news(queues)

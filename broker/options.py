@@ -141,6 +141,7 @@ class Options:
     accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running")
     config_black_list: str = _option("configBlackList;brokerConfigPath", "configBlackList")
     held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)  # ours
+    fast_path: bool = _option(True, "fastPath")  # ours
     frame_bytes_max: int = _option(
         16 << 20, "com.rocketmq.remoting.frameMaxLength", low=1 << 16, high=16 << 20
     )

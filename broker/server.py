@@ -9,9 +9,10 @@ import errno
 import logging
 from collections.abc import Callable, Collection
 
+from firearrow._native.path.lane import Front, Lane
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Conn
 from firearrow.broker.errors import StartError
+from firearrow.broker.messageids import host_bytes
 from firearrow.broker.peer import Address, Peer
 
 log = logging.getLogger("firearrow.server")
@@ -22,11 +23,12 @@ ASKED_MAX = 1024
 """Requests of ours that one peer may leave unanswered at a time."""
 
 
-class Connection(Conn, asyncio.BufferedProtocol):
+class Connection(Front, asyncio.BufferedProtocol):
     """One accepted connection; a `Peer` to handlers and tables."""
 
-    def __init__(self, server: "Server", receive: Receive) -> None:
+    def __init__(self, server: "Server", receive: Receive, lane: Lane | None = None) -> None:
         super().__init__(server.loop, frame_bytes_max=server.frame_bytes_max)
+        self.lane = lane
         self._server = server
         self._receive = receive
         self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
@@ -39,6 +41,8 @@ class Connection(Conn, asyncio.BufferedProtocol):
         super().connection_made(transport)
         self.remote = transport.get_extra_info("peername")[:2]
         self.local = transport.get_extra_info("sockname")[:2]
+        if self.lane is not None:
+            self.host = host_bytes(*self.remote)
         self._server.joined(self)
 
     def lost(self, reason: Exception | None) -> None:
@@ -104,11 +108,16 @@ class Server:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    async def listen(self, host: str, port: int, receive: Receive) -> Address:
-        """Accept connections; the address that was bound. StartError when the port is taken or the host is not ours."""
+    async def listen(
+        self, host: str, port: int, receive: Receive, lane: Callable[[], Lane | None] = lambda: None
+    ) -> Address:
+        """Accept connections; the address that was bound. StartError when the port is taken or the host is not ours.
+
+        `lane()`: what each new connection offers its requests to first.
+        """
         try:
             listener = await self.loop.create_server(
-                lambda: Connection(self, receive), host, port, backlog=1024
+                lambda: Connection(self, receive, lane()), host, port, backlog=1024
             )
         except OSError as error:
             raise StartError(_listen_fault(host, port, error)) from None

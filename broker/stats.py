@@ -75,12 +75,13 @@ class Stats:
 
     # ---- what happened ----
 
-    def put(self, topic: str, messages: int, size: int) -> None:
+    def put(self, topic: str, messages: int, size: int, requests: int = 1) -> None:
+        """So many messages came with so many requests."""
         self.put_times += messages
         self.put_bytes += size
-        self._add("TOPIC_PUT_NUMS", topic, messages, 1)
-        self._add("TOPIC_PUT_SIZE", topic, size, 1)
-        self._add("BROKER_PUT_NUMS", self.cluster_name, messages, 1)
+        self._add("TOPIC_PUT_NUMS", topic, messages, requests)
+        self._add("TOPIC_PUT_SIZE", topic, size, requests)
+        self._add("BROKER_PUT_NUMS", self.cluster_name, messages, requests)
 
     def got(self, group: str, topic: str, messages: int, size: int) -> None:
         key = f"{topic}@{group}"

@@ -28,6 +28,7 @@ cdef class Dispatch:
     cdef tuple delay_levels_ms
     cdef bint lmq                          # records may name light queues that get an entry, too
     cdef readonly int64_t lights           # how many light queues there are
+    cdef readonly int64_t forgotten        # how many topics' queues were deleted: who keeps a queue looks it up again
     cdef Staged *staged
     cdef Py_ssize_t staged_count, staged_room
     cdef int32_t *hashes

@@ -224,6 +224,7 @@ cdef class Dispatch:
     def forget(self, bytes topic not None):
         """Delete the queues of a topic; nothing of them is staged. How many."""
         cdef Py_ssize_t n
+        self.forgotten += 1
         gone = [key for key in self.queues if key[0] == topic]
         for key in gone:
             queue = self.queues[key]

@@ -9,7 +9,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from firearrow._native.store.store import MessageStore, StoreError
 from firearrow._native.wire.codes import ResponseCode
@@ -31,13 +32,73 @@ class Journal(Protocol):
     def cancel(self, written: int) -> None: ...
 
 
-class Parked(NamedTuple):
+class Waiting(Protocol):
+    """What waits for the turn's write, and for the sync behind it: one answer, or a run of them (_native/path/run).
+
+    `late` answers wait for the disk under SYNC_FLUSH, `early` ones do not.
+    """
+
+    @property
+    def end(self) -> int: ...
+    @property
+    def since_ms(self) -> int: ...
+    @property
+    def queues(self) -> list[Queue]: ...
+    def let_go(self) -> None: ...
+    def let_go_early(self) -> None: ...
+    def let_go_late(self) -> None: ...
+    def refuse(self, remark: str) -> None: ...
+    def refuse_late(self, remark: str) -> None: ...
+    def expire(self) -> None:
+        """The late ones learn that the disk takes too long, and are gone then."""
+
+
+class Run(Waiting, Protocol):
+    def close(self) -> None:
+        """Nothing more comes to it."""
+
+
+@dataclass(slots=True)
+class Parked:
+    """One answer."""
+
     end: int
     queue: Queue
     peer: Peer | None
     answer: RemotingCommand | None
     waits: bool
     since_ms: int
+
+    @property
+    def queues(self) -> list[Queue]:
+        return [self.queue]
+
+    def let_go(self) -> None:
+        if self.peer is not None and self.answer is not None and not self.peer.closed:
+            self.peer.reply(self.answer)
+
+    def let_go_early(self) -> None:
+        if not self.waits:
+            self.let_go()
+
+    def let_go_late(self) -> None:
+        if self.waits:
+            self.let_go()
+
+    def refuse(self, remark: str) -> None:
+        if self.answer is not None:
+            self.answer = self.answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+            self.let_go()
+
+    def refuse_late(self, remark: str) -> None:
+        if self.waits:
+            self.refuse(remark)
+
+    def expire(self) -> None:
+        if self.waits and self.answer is not None:
+            self.answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            self.let_go()
+            self.waits = False
 
 
 class Turn:
@@ -68,8 +129,9 @@ class Turn:
         self._before: list[Callable[[], None]] = []
         self._following: list[tuple[int, Callable[[bool], None]]] = []
         self._unsynced_following: deque[tuple[int, Callable[[bool], None]]] = deque()
-        self._staged: list[Parked] = []
-        self._unsynced: deque[Parked] = deque()
+        self._staged: list[Waiting] = []
+        self._run: Run | None = None
+        self._unsynced: deque[Waiting] = deque()
         self._planned = False
         self._refused = False
         self._settled = asyncio.Event()
@@ -82,7 +144,16 @@ class Turn:
 
         `waits=False` (the property WAIT=false): the answer does not wait for the disk; readers still do.
         """
+        self._close_run()
         self._staged.append(Parked(end, queue, peer, answer, waits, self._clock.monotonic_ms()))
+        if not self._planned:
+            self._plan()
+
+    def join(self, run: Run) -> None:
+        """Hold the run; answers come to it until another one is parked or the turn ends."""
+        self._close_run()
+        self._run = run
+        self._staged.append(run)
         if not self._planned:
             self._plan()
 
@@ -105,6 +176,7 @@ class Turn:
         while self._before:
             self._before.pop(0)()
         self._planned = False
+        self._close_run()
         staged, self._staged = self._staged, []
         following, self._following = self._following, []
         if self._sync_flush and self._journal.has_promises:
@@ -114,21 +186,23 @@ class Turn:
         except (OSError, StoreError) as error:
             self._note_refused(error)
             self._journal.cancel(self._store.written)
-            self._refuse(staged, self._full(error))
+            remark = self._full(error)
+            for waiting in staged:
+                waiting.refuse(remark)
             for _, then in following:
                 then(False)
             return
         self._note_refused(None)
         if not self._sync_flush:
-            self._let_go(staged)
+            for waiting in staged:
+                waiting.let_go()
             for _, then in following:
                 then(True)
-            self._news({parked.queue for parked in staged})
+            self._news({queue for waiting in staged for queue in waiting.queues})
             return
         self._unsynced_following.extend(following)
-        for parked in staged:
-            if not parked.waits:
-                self._reply(parked)
+        for waiting in staged:
+            waiting.let_go_early()
         self._unsynced.extend(staged)
         self._settled.clear()
         self._sync_soon()
@@ -138,10 +212,9 @@ class Turn:
         self._store.confirm(physical_offset)
         queues: set[Queue] = set()
         while self._unsynced and self._unsynced[0].end <= physical_offset:
-            parked = self._unsynced.popleft()
-            queues.add(parked.queue)
-            if parked.waits:
-                self._reply(parked)
+            waiting = self._unsynced.popleft()
+            queues.update(waiting.queues)
+            waiting.let_go_late()
         while self._unsynced_following and self._unsynced_following[0][0] <= physical_offset:
             self._unsynced_following.popleft()[1](True)
         if queues:
@@ -150,9 +223,8 @@ class Turn:
 
     def sync_failed(self, remark: str) -> None:
         """The disk refused a sync: nothing that waits for it may be called stored."""
-        waiting = [parked for parked in self._unsynced if parked.waits]
-        self._unsynced.clear()
-        self._refuse(waiting, remark)
+        while self._unsynced:
+            self._unsynced.popleft().refuse_late(remark)
         while self._unsynced_following:
             self._unsynced_following.popleft()[1](False)
         self._note_settled()
@@ -160,13 +232,10 @@ class Turn:
     def expire(self) -> None:
         """Answers that waited longer than syncFlushTimeout go out with FLUSH_DISK_TIMEOUT; their messages stay."""
         oldest = self._clock.monotonic_ms() - self._sync_timeout_ms
-        for n, parked in enumerate(self._unsynced):
-            if parked.since_ms > oldest:
+        for waiting in self._unsynced:
+            if waiting.since_ms > oldest:
                 break
-            if parked.waits and parked.answer is not None:
-                parked.answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
-                self._reply(parked)
-                self._unsynced[n] = parked._replace(waits=False)
+            waiting.expire()
 
     async def settled(self) -> None:
         """Nothing waits for the disk any more."""
@@ -191,16 +260,7 @@ class Turn:
         if not self._unsynced:
             self._settled.set()
 
-    def _let_go(self, staged: list[Parked]) -> None:
-        for parked in staged:
-            self._reply(parked)
-
-    def _reply(self, parked: Parked) -> None:
-        if parked.peer is not None and parked.answer is not None and not parked.peer.closed:
-            parked.peer.reply(parked.answer)
-
-    def _refuse(self, staged: list[Parked], remark: str) -> None:
-        for parked in staged:
-            if parked.answer is not None and parked.peer is not None and not parked.peer.closed:
-                refusal = parked.answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
-                parked.peer.reply(refusal)
+    def _close_run(self) -> None:
+        if self._run is not None:
+            self._run.close()
+            self._run = None

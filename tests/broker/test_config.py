@@ -17,6 +17,7 @@ OURS = {
     "maxHeldPulls",
     "maxReplyBytesWaiting",
     "com.rocketmq.remoting.frameMaxLength",
+    "fastPath",
 }
 
 

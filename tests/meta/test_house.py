@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "dispatch": {"peer", "errors"},
     "durable": {"peer", "services.saver"},
     "config": {"options", "properties"},
+    "gates": {"*"},
     "living": {"*"},
     "pops": {"*"},
     "parts": {"*"},

@@ -1,11 +1,15 @@
 """Broker: a real broker process on free ports, as the tests of the process want it."""
 
+import os
 import re
 from pathlib import Path
 from types import TracebackType
 
 from firearrow.client.local_broker import LocalBroker
 from tests.process.connection import Connection
+
+WAY = ("--set", f"fastPath={os.environ.get('FIREARROW_TEST_FAST_PATH', 'true')}")
+"""Every test of a process can be run without the fast lane: FIREARROW_TEST_FAST_PATH=false."""
 
 
 class Broker:
@@ -14,7 +18,7 @@ class Broker:
     def __init__(
         self, store: Path, *args: str, environment: dict[str, str] | None = None, wait_s: float = 30
     ) -> None:
-        self.running = LocalBroker(store, arguments=args, environment=environment, wait_s=wait_s)
+        self.running = LocalBroker(store, arguments=(*WAY, *args), environment=environment, wait_s=wait_s)
         self.store = store
         self.log = self.running.log
         self.process = self.running.process

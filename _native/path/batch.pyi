@@ -1,0 +1,1 @@
+"""Native only: items of a batch body in place."""

@@ -1,0 +1,21 @@
+# The properties of a message that is sent, unescaped and completed in place, as `handlers/send` completes them: what the
+# client gave in its order, then MSG_REGION, TRACE_ON and CLUSTER. Whatever asks for more than being stored (a delay, a
+# timer, a transaction, a priority, light queues) is not mine, nor are texts that are not in their plain form: pieces
+# without a name or value, a name that comes twice, broken UTF-8.
+
+from libc.stdint cimport uint8_t
+
+from firearrow._native.store.record cimport Text
+from firearrow._native.wire.json cimport Span
+
+cdef enum:
+    GIVEN_MAX = 65536             # bytes of properties as they stand in the header
+    ADDED_MAX = 4096              # bytes of what the broker adds
+    ROOM_BYTES = GIVEN_MAX + ADDED_MAX + 1
+
+cdef struct Completed:
+    Text text                     # in `room`
+    Text unique_key               # in `room`; length 0 where absent
+    bint waits                    # for the disk (the property WAIT)
+
+cdef bint complete(const Span *given, bytes added, uint8_t *room, Completed *done)

@@ -1,0 +1,1 @@
+"""Native only: properties completed in place."""

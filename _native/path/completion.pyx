@@ -1,0 +1,129 @@
+"""A message's properties, completed in place (see completion.pxd)."""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport uint64_t
+from libc.string cimport memchr, memcmp, memcpy
+
+from firearrow._native.path.fields cimport is_ascii
+from firearrow._native.wire.escape cimport unescape
+from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED
+
+cdef extern from *:
+    """
+    #define FNV_START 0xCBF29CE484222325ULL
+    #define FNV_STEP 0x100000001B3ULL
+    """
+    const uint64_t FNV_START, FNV_STEP
+
+cdef enum:
+    NAMES_MAX = 32
+
+cdef const char **SPECIAL = [
+    "DELAY", "TRAN_MSG", "_SYS_MSG_PRIORITY_", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "POP_CK", "MSG_REGION",
+    "TRACE_ON", "CLUSTER",
+]
+cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 10, 8, 7]
+
+
+cdef bint complete(const Span *given, bytes added, uint8_t *room, Completed *done):
+    """False: not mine. Does not raise."""
+    cdef Py_ssize_t length = 0, more = len(added)
+    done.waits = True
+    done.unique_key.length = 0
+    if given.kind != SPAN_ABSENT:
+        if given.length > GIVEN_MAX or more > ADDED_MAX:
+            return False
+        if given.kind == SPAN_ESCAPED:
+            length = unescape(given.at, given.length, room)
+        else:
+            length = given.length
+            memcpy(room, given.at, length)
+        if length < 0 or not is_text(room, length) or not walk(room, length, done):
+            return False
+        if length > 0 and room[length - 1] != 2:
+            room[length] = 2
+            length += 1
+    memcpy(room + length, PyBytes_AS_STRING(added), more)
+    done.text.at = room
+    done.text.length = length + more
+    return True
+
+
+cdef bint is_text(const uint8_t *at, Py_ssize_t length):
+    """Whether it is UTF-8: what is not would be stored otherwise than it came."""
+    if is_ascii(at, length):
+        return True
+    try:
+        PyUnicode_DecodeUTF8(<const char *> at, length, NULL)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+cdef bint walk(const uint8_t *at, Py_ssize_t length, Completed *done) noexcept nogil:
+    """Look at each `name 0x01 value 0x02`."""
+    cdef const uint8_t *end = at + length
+    cdef const uint8_t *stop
+    cdef const uint8_t *value
+    cdef uint64_t seen[NAMES_MAX]
+    cdef int names = 0
+    while at < end:
+        stop = <const uint8_t *> memchr(at, 2, end - at)
+        if stop is NULL:
+            stop = end
+        value = <const uint8_t *> memchr(at, 1, stop - at)
+        if value is NULL or value == at or value + 1 == stop or names == NAMES_MAX:
+            return False
+        if not is_new(at, value - at, seen, names):
+            return False
+        names += 1
+        if not note(at, value - at, value + 1, stop - value - 1, done):
+            return False
+        at = stop + 1
+    return True
+
+
+cdef bint is_new(const uint8_t *name, Py_ssize_t length, uint64_t *seen, int names) noexcept nogil:
+    """Remember a name; two that only look alike are taken for equal."""
+    cdef uint64_t print_ = FNV_START
+    cdef Py_ssize_t n
+    for n in range(length):
+        print_ = (print_ ^ name[n]) * FNV_STEP
+    for n in range(names):
+        if seen[n] == print_:
+            return False
+    seen[names] = print_
+    return True
+
+
+cdef bint note(
+    const uint8_t *name, Py_ssize_t length, const uint8_t *value, Py_ssize_t value_bytes, Completed *done
+) noexcept nogil:
+    """What the property means to a send; False where it asks for more than being stored."""
+    cdef int n
+    if length == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
+        done.unique_key.at = value
+        done.unique_key.length = value_bytes
+        return True
+    if length == 4 and memcmp(name, b"WAIT", 4) == 0:
+        done.waits = not is_false(value, value_bytes)
+        return True
+    if length >= 6 and memcmp(name, b"TIMER_", 6) == 0:
+        return False
+    for n in range(9):
+        if length == SPECIAL_LENGTHS[n] and memcmp(name, SPECIAL[n], length) == 0:
+            return False
+    return True
+
+
+cdef bint is_false(const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    """`false` in letters of any case."""
+    cdef const char *letters = "false"
+    cdef int n
+    if length != 5:
+        return False
+    for n in range(5):
+        if (at[n] | 0x20) != <int> letters[n]:
+            return False
+    return True

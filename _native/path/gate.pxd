@@ -1,0 +1,43 @@
+# Gate: the topics to which plain messages may be sent, and from which may be pulled, found by the bytes of their names.
+# The broker fills it and keeps it up to date; what is not in it takes the complete way.
+#
+# Ownership: `topics` owns the Topics, slots of the hash table borrow them; a Topic owns its Places, a Place its queue.
+# Queues that the store forgot are noticed by its count of forgotten topics: all places are found anew then.
+# Thread: the loop's.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.store cimport MessageStore
+
+cdef struct Slot:
+    Py_hash_t hash
+    void *topic                           # a Topic; NULL with `used`: it went
+    bint used
+
+cdef class Place:
+    # One queue of a topic, with what this turn put there.
+    cdef ConsumeQueue queue
+    cdef readonly tuple key               # (topic, queue id)
+    cdef int64_t run                      # number of the run that touched it last
+    cdef int64_t messages, bytes, requests
+
+cdef class Topic:
+    cdef readonly bytes name
+    cdef readonly str text
+    cdef readonly int32_t queues          # a sender may name those below: the greater count of read and write queues
+    cdef readonly bint sendable, multi_tags
+    cdef list places                      # queue id → Place or None, as long as it has to be
+    cdef int64_t forgotten                # the store's count when the places were found
+
+    cdef Place place(self, MessageStore store, int32_t queue_id)
+
+cdef class Gate:
+    cdef readonly dict topics             # name → Topic
+    cdef Slot *slots
+    cdef Py_ssize_t slots_count, slots_used
+
+    cdef Topic find(self, const uint8_t *name, Py_ssize_t length)
+    cdef int enter(self, Topic topic) except -1
+    cdef Slot *slot_of(self, const uint8_t *name, Py_ssize_t length, Py_hash_t hash) noexcept
+    cdef int make_room(self) except -1

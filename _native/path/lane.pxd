@@ -1,0 +1,29 @@
+# Lane: a shorter way for some requests. `take` says TAKEN, or NOT_MINE and then it has changed nothing, so that the
+# complete handler may do the whole. Frame and header are borrowed for the call.
+#
+# Front: a connection that offers each request to its lane first. Answers gather in `out`, the lane's and all others in
+# the order in which they came, and leave as one write.
+#
+# Thread: the loop's.
+
+from libc.stdint cimport uint8_t
+
+from firearrow._native.wire.conn cimport Conn
+from firearrow._native.wire.frame cimport Frame
+from firearrow._native.wire.header cimport Header
+from firearrow._native.wire.writer cimport Writer
+
+cdef enum:
+    NOT_MINE = 0
+    TAKEN = 1
+
+cdef class Front(Conn):
+    cdef Writer out
+    cdef public Lane lane                 # None: all requests go to `received`
+    cdef public bytes host                # the peer's address as records hold it
+
+    cdef int put(self, const uint8_t *answers, Py_ssize_t length) except -1
+    cdef int plan(self) except -1
+
+cdef class Lane:
+    cdef int take(self, Front front, const Frame *frame, const Header *header) except -1

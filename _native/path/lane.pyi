@@ -1,0 +1,23 @@
+import asyncio
+
+from firearrow._native.wire.conn import Conn
+
+class Lane:
+    """A shorter way for some requests."""
+
+class Front(Conn):
+    """A connection that offers each request to its lane first.
+
+    `lane`: None, and all requests go to `received`; `host`: the peer's address as records hold it.
+    """
+
+    lane: Lane | None
+    host: bytes
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        frame_bytes_max: int = ...,
+        high_water: int = ...,
+        reads_always: bool = ...,
+    ) -> None: ...

@@ -1,0 +1,63 @@
+"""Lane and Front: requests that need no Python object, and the connection that offers them (see lane.pxd)."""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+
+from firearrow._native.wire.codes cimport FLAG_RESPONSE
+from firearrow._native.wire.command cimport command_from
+from firearrow._native.wire.header cimport header_fault, scan_header
+
+from firearrow._native.wire.command import WireError
+
+
+cdef class Lane:
+    cdef int take(self, Front front, const Frame *frame, const Header *header) except -1:
+        return NOT_MINE
+
+
+cdef class Front(Conn):
+    def __init__(self, loop, **limits):
+        super().__init__(loop, **limits)
+        self.out = Writer()
+        self.host = b""
+
+    cdef int take(self, const Frame *frame) except -1:
+        cdef Header header
+        cdef int status = scan_header(frame.header, frame.header_bytes, frame.serializer, &header)
+        if status < 0:
+            raise WireError(header_fault(status))
+        if self.lane is not None and header.flag & FLAG_RESPONSE == 0:
+            if self.lane.take(self, frame, &header) == TAKEN:
+                return 0
+        self.received(command_from(frame, &header))
+        return 0
+
+    # ---- answers ----
+
+    cdef int put(self, const uint8_t *answers, Py_ssize_t length) except -1:
+        """Whole frames, copied; `flush` or a planned flush sends them."""
+        self.out.put(answers, length)
+        self.answer_bytes = self.out.size
+        return 0
+
+    def send(self, bytes frame not None):
+        if self.closed:
+            return
+        self.put(<const uint8_t *> PyBytes_AS_STRING(frame), len(frame))
+        self.plan()
+
+    cdef int plan(self) except -1:
+        if not self.flush_planned:
+            self.flush_planned = True
+            self.loop.call_soon(self.flush)
+        return 0
+
+    def flush(self):
+        self.flush_planned = False
+        if self.out.size > 0 and not self.closed:
+            self.last_seen = self.loop.time()
+            self.answer_bytes = 0
+            self.transport.write(self.out.take())
+
+    def connection_lost(self, reason):
+        self.out = Writer()
+        super().connection_lost(reason)

@@ -1,0 +1,1 @@
+"""Native only: the answer to a stored message."""

@@ -1,0 +1,133 @@
+"""Receipt: the answer to a stored message (see receipt.pxd)."""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport uint64_t
+
+from firearrow._native.wire.codes cimport FLAG_RESPONSE, PYTHON, SERIALIZER_ROCKETMQ, VERSION
+from firearrow._native.wire.cursor cimport write_i16, write_i32
+
+cdef const char *HEX = "0123456789ABCDEF"
+
+
+cdef inline int put_literal(Writer out, const char *text, Py_ssize_t length) except -1:
+    return out.put(text, length)
+
+
+cdef int put_bytes(Writer out, bytes text) except -1:
+    return out.put(PyBytes_AS_STRING(text), len(text))
+
+
+cdef int put_pair(Writer out, bytes name, bytes value) except -1:
+    out.put_i16(<short> len(name))
+    put_bytes(out, name)
+    out.put_i32(<int32_t> len(value))
+    return put_bytes(out, value)
+
+
+cdef class Receipt:
+    def __cinit__(self, dict marks not None, bytes host not None):
+        cdef Writer json = Writer()
+        cdef Writer binary = Writer()
+        cdef bytes name, value
+        put_bytes(json, b'{"code":0,"extFields":{')
+        for key, text in marks.items():
+            name, value = key.encode("utf-8", "replace"), text.encode("utf-8", "replace")
+            json.put_json_string(<const uint8_t *> PyBytes_AS_STRING(name), len(name))
+            put_bytes(json, b":")
+            json.put_json_string(<const uint8_t *> PyBytes_AS_STRING(value), len(value))
+            put_bytes(json, b",")
+            put_pair(binary, name, value)
+        self.json_head, self.binary_head = json.take(), binary.take()
+        self.host = host.hex().upper().encode()
+
+    cdef int write(
+        self, Writer out, int serializer, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
+        const int64_t *places, int count,
+    ) except -1:
+        cdef Py_ssize_t start = out.size
+        out.reserve(512)
+        out.put_i32(0)
+        out.put_i32(0)
+        if serializer == SERIALIZER_ROCKETMQ:
+            self.put_binary(out, opaque, unique_key, queue_id, queue_offset, places, count)
+        else:
+            self.put_json(out, opaque, unique_key, queue_id, queue_offset, places, count)
+        write_i32(out.data + start, <int32_t> (out.size - start - 4))
+        write_i32(out.data + start + 4, <int32_t> (out.size - start - 8) | (serializer << 24))
+        return 0
+
+    cdef int put_json(
+        self, Writer out, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
+        const int64_t *places, int count,
+    ) except -1:
+        put_bytes(out, self.json_head)
+        if unique_key.length > 0:
+            put_literal(out, '"transactionId":', 16)
+            out.put_json_string(unique_key.at, unique_key.length)
+            put_literal(out, ",", 1)
+        put_literal(out, '"queueId":"', 11)
+        out.put_decimal(queue_id)
+        put_literal(out, '","msgId":"', 11)
+        self.put_ids(out, places, count)
+        put_literal(out, '","queueOffset":"', 17)
+        out.put_decimal(queue_offset)
+        put_literal(out, '"},"flag":1,"language":"PYTHON","opaque":', 41)
+        out.put_decimal(opaque)
+        return put_literal(out, ',"serializeTypeCurrentRPC":"JSON","version":513}', 48)
+
+    cdef int put_binary(
+        self, Writer out, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
+        const int64_t *places, int count,
+    ) except -1:
+        cdef Py_ssize_t start
+        out.put_i16(0)
+        out.put_byte(PYTHON)
+        out.put_i16(VERSION)
+        out.put_i32(opaque)
+        out.put_i32(FLAG_RESPONSE)
+        out.put_i32(0)
+        start = out.size
+        out.put_i32(0)
+        put_bytes(out, self.binary_head)
+        if unique_key.length > 0:
+            put_name(out, "transactionId", 13)
+            out.put_i32(<int32_t> unique_key.length)
+            out.put(unique_key.at, unique_key.length)
+        put_name(out, "queueId", 7)
+        put_number(out, queue_id)
+        put_name(out, "msgId", 5)
+        out.put_i32(count * (<int32_t> len(self.host) + 17) - 1)
+        self.put_ids(out, places, count)
+        put_name(out, "queueOffset", 11)
+        put_number(out, queue_offset)
+        write_i32(out.data + start, <int32_t> (out.size - start - 4))
+        return 0
+
+    cdef int put_ids(self, Writer out, const int64_t *places, int count) except -1:
+        """Offset ids, joined by commas."""
+        cdef uint64_t place
+        cdef int n, digit
+        cdef char text[17]
+        for n in range(count):
+            if n > 0:
+                out.put_byte(44)
+            put_bytes(out, self.host)
+            place = <uint64_t> places[n]
+            for digit in range(16):
+                text[digit] = HEX[(place >> (60 - 4 * digit)) & 15]
+            out.put(text, 16)
+        return 0
+
+
+cdef int put_name(Writer out, const char *name, short length) except -1:
+    out.put_i16(length)
+    return out.put(name, length)
+
+
+cdef int put_number(Writer out, int64_t value) except -1:
+    """A decimal with its length before it."""
+    cdef Py_ssize_t start = out.size
+    out.put_i32(0)
+    out.put_decimal(value)
+    write_i32(out.data + start, <int32_t> (out.size - start - 4))
+    return 0

@@ -1,0 +1,33 @@
+# Run: answers of one turn that wait for its write, and the queues that got messages. As many as came one after another
+# without one of the complete handlers' between them: so all answers of a connection keep their order.
+#
+# Ownership: a parcel owns its connection until the run goes; answers are whole frames, copied to the connections' `out`.
+# `close` is called by the turn, once, before its write or when another answer is parked behind. Thread: the loop's.
+
+from libc.stdint cimport int64_t
+
+from firearrow._native.path.gate cimport Place
+from firearrow._native.path.lane cimport Front
+from firearrow._native.wire.writer cimport Writer
+
+cdef struct Parcel:
+    void *front                           # a Front
+    Py_ssize_t at, length                 # of its answers, one behind another
+    bint waits                            # for the disk
+
+cdef class Run:
+    cdef Writer answers
+    cdef Parcel *parcels
+    cdef Py_ssize_t count, room
+    cdef list places
+    cdef object stats
+    cdef bint closed
+    cdef int64_t number
+    cdef readonly int64_t end             # of the log, behind the last message
+    cdef readonly int64_t now_ms, since_ms
+
+    cdef int note(self, Place place, int64_t messages, int64_t end, int64_t size) except -1
+    cdef int begin(self, Front front, bint waits) except -1
+    cdef int finish(self) except -1
+    cdef int deliver(self, int which) except -1
+    cdef int settle(self) except -1

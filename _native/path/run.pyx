@@ -1,0 +1,138 @@
+"""Run: answers that wait for their turn's write (see run.pxd)."""
+
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.ref cimport Py_DECREF, Py_INCREF
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+
+cdef enum Which:
+    ALL, EARLY, LATE
+
+
+cdef class Run:
+    def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms, stats):
+        self.number = number
+        self.now_ms = now_ms
+        self.since_ms = since_ms
+        self.stats = stats
+        self.answers = Writer()
+        self.places = []
+
+    def __dealloc__(self):
+        cdef Py_ssize_t n
+        for n in range(self.count):
+            Py_DECREF(<object> self.parcels[n].front)
+        PyMem_Free(self.parcels)
+
+    # ---- what a sender does ----
+
+    cdef int note(self, Place place, int64_t messages, int64_t end, int64_t size) except -1:
+        """So many messages of one request were staged in the queue, up to `end` of the log."""
+        if place.run != self.number:
+            place.run = self.number
+            self.places.append(place)
+        place.messages += messages
+        place.bytes += size
+        place.requests += 1
+        self.end = end
+        return 0
+
+    cdef int begin(self, Front front, bint waits) except -1:
+        """An answer to `front` is going to be written."""
+        cdef Parcel *last = &self.parcels[self.count - 1] if self.count > 0 else NULL
+        if last is not NULL and last.front == <void *> front and last.waits == waits:
+            return 0
+        if self.count == self.room:
+            larger = <Parcel *> PyMem_Realloc(self.parcels, max(2 * self.room, 16) * sizeof(Parcel))
+            if larger is NULL:
+                raise MemoryError()
+            self.parcels = larger
+            self.room = max(2 * self.room, 16)
+        last = &self.parcels[self.count]
+        last.front, last.at, last.length, last.waits = <void *> front, self.answers.size, 0, waits
+        Py_INCREF(front)
+        self.count += 1
+        return 0
+
+    cdef int finish(self) except -1:
+        """The answer is written."""
+        self.parcels[self.count - 1].length = self.answers.size - self.parcels[self.count - 1].at
+        return 0
+
+    cdef int settle(self) except -1:
+        """Count what was put."""
+        cdef Place place
+        for place in self.places:
+            if place.requests > 0:
+                self.stats.put(place.key[0], place.messages, place.bytes, place.requests)
+                place.messages = place.bytes = place.requests = 0
+        return 0
+
+    # ---- what the turn does ----
+
+    def close(self):
+        self.closed = True
+        self.settle()
+
+    @property
+    def queues(self):
+        return [(<Place> place).key for place in self.places]
+
+    def let_go(self):
+        self.deliver(ALL)
+
+    def let_go_early(self):
+        self.deliver(EARLY)
+
+    def let_go_late(self):
+        self.deliver(LATE)
+
+    def refuse(self, str remark not None):
+        """Nothing was stored."""
+        self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), ALL)
+
+    def refuse_late(self, str remark not None):
+        self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), LATE)
+
+    def expire(self):
+        """The disk takes too long: those that wait learn it; their messages stay."""
+        def expired(answer):
+            answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            return answer
+
+        self.replace(expired, LATE)
+        for n in range(self.count):
+            self.parcels[n].waits = False
+
+    cdef int deliver(self, int which) except -1:
+        cdef Py_ssize_t n
+        cdef Parcel *parcel
+        for n in range(self.count):
+            parcel = &self.parcels[n]
+            if is_of(parcel, which):
+                (<Front> parcel.front).put(self.answers.data + parcel.at, parcel.length)
+        for n in range(self.count):
+            if is_of(&self.parcels[n], which) and not (<Front> self.parcels[n].front).flush_planned:
+                (<Front> self.parcels[n].front).flush()
+        return 0
+
+    def replace(self, other, int which):
+        """Send what `other` makes of each answer."""
+        cdef Py_ssize_t n, at, end, size
+        cdef Parcel *parcel
+        cdef bytes whole = self.answers.take()
+        for n in range(self.count):
+            parcel = &self.parcels[n]
+            at, end = parcel.at, parcel.at + parcel.length
+            while at < end and is_of(parcel, which):
+                size = 4 + int.from_bytes(whole[at:at + 4], "big")
+                (<Front> parcel.front).send(other(RemotingCommand.decode(whole[at:at + size])).encode())
+                at += size
+
+
+cdef inline bint is_of(const Parcel *parcel, int which) noexcept:
+    """Whether it goes now, and its connection is there."""
+    if which != ALL and parcel.waits != (which == LATE):
+        return False
+    return not (<Front> parcel.front).closed

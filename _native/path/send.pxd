@@ -1,0 +1,40 @@
+# Sender: a plain SEND_MESSAGE, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE from its header to its staged record and its answer,
+# which waits in a Run for the turn's write. Everything that `handlers/send` would do otherwise than store it as it comes
+# is not mine: nothing is staged and nothing counted then.
+#
+# Thread: the loop's.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from firearrow._native.path.completion cimport Completed
+from firearrow._native.path.fields cimport SendFields
+from firearrow._native.path.gate cimport Gate, Place, Topic
+from firearrow._native.path.lane cimport Front
+from firearrow._native.path.receipt cimport Receipt
+from firearrow._native.path.run cimport Run
+from firearrow._native.store.record cimport Message
+from firearrow._native.store.store cimport MessageStore
+from firearrow._native.wire.frame cimport Frame
+from firearrow._native.wire.header cimport Header
+
+cdef class Sender:
+    cdef Gate gate
+    cdef MessageStore store
+    cdef object turn, stats, clock
+    cdef bytes host                       # our address as records hold it
+    cdef bytes added                      # properties that the broker adds
+    cdef int64_t from_ms                  # no sends are taken before
+    cdef Receipt receipt
+    cdef Run run
+    cdef int64_t runs
+    cdef uint8_t *room
+
+    cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1
+    cdef int put(self, Front front, const Frame *frame, const Header *header, Place place, Message *message, const Completed *done) except -1
+    cdef int put_batch(self, Front front, const Frame *frame, const Header *header, Place place, Message *message, const Completed *done) except -1
+    cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t *places) except? -1
+    cdef int answer(self, Front front, const Frame *frame, const Header *header, const Completed *done, Place place, int64_t queue_offset, const int64_t *places, int count) except -1
+    cdef Run open_run(self)
+    cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1
+    cdef bint fits(self, int64_t size) noexcept
+    cdef int settle(self) except -1

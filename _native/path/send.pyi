@@ -1,0 +1,27 @@
+from typing import Protocol
+
+from firearrow._native.path.gate import Gate
+from firearrow._native.path.run import Run
+from firearrow._native.store.store import MessageStore
+
+class Turn(Protocol):
+    def join(self, run: Run) -> None:
+        """Hold the run until the turn's write."""
+
+class Clock(Protocol):
+    def now_ms(self) -> int: ...
+    def monotonic_ms(self) -> int: ...
+
+class Stats(Protocol):
+    def put(self, topic: str, messages: int, size: int, requests: int = ...) -> None: ...
+
+class Sender:
+    """Plain sends without a Python object for each."""
+
+    def __init__(
+        self, gate: Gate, store: MessageStore, turn: Turn, stats: Stats, clock: Clock, host: bytes
+    ) -> None:
+        """`host`: our address as records hold it."""
+    def configure(self, added: bytes, marks: dict[str, str], from_ms: int) -> None:
+        """`added`: properties that every message gets; `marks`: fields that every answer begins with; `from_ms`: no
+        send is taken before."""

@@ -1,0 +1,173 @@
+"""Sender: plain sends without a Python object for each (see send.pxd)."""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+
+from firearrow._native.path.batch cimport ITEMS_MAX, item_at, items_bytes
+from firearrow._native.path.completion cimport ROOM_BYTES, complete
+from firearrow._native.path.fields cimport send_fields
+from firearrow._native.path.lane cimport NOT_MINE, TAKEN
+from firearrow._native.store.layout cimport (
+    PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_STORE_V6, SYS_TRANSACTION,
+)
+from firearrow._native.store.record cimport Text, record_bytes
+from firearrow._native.wire.codes cimport FLAG_ONEWAY
+
+from firearrow._native.store.places import PutRefused
+
+cdef enum:
+    KEPT = 0x703                          # of a sender's sysFlag: compressed, multi tags, the kind of compression
+    MULTI_TAGS = 0x2
+
+
+cdef inline Text text_of(bytes data):
+    return Text(at=<const uint8_t *> PyBytes_AS_STRING(data), length=len(data))
+
+
+cdef class Sender:
+    def __cinit__(self, Gate gate not None, MessageStore store not None, turn, stats, clock, bytes host not None):
+        self.gate = gate
+        self.store = store
+        self.turn = turn
+        self.stats = stats
+        self.clock = clock
+        self.host = host
+        self.room = <uint8_t *> PyMem_Malloc(ROOM_BYTES)
+        if self.room is NULL:
+            raise MemoryError()
+        self.configure(b"", {}, 0)
+
+    def __dealloc__(self):
+        PyMem_Free(self.room)
+
+    def configure(self, bytes added not None, dict marks not None, int64_t from_ms):
+        self.added = added
+        self.receipt = Receipt(marks, self.host)
+        self.from_ms = from_ms
+
+    # ---- one request ----
+
+    cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1:
+        cdef SendFields fields
+        cdef Message message
+        cdef Completed done
+        cdef Topic topic
+        cdef Place place
+        cdef Run run
+        if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes or not send_fields(header, long_names, &fields):
+            return NOT_MINE
+        topic = self.gate.find(fields.topic.at, fields.topic.length)
+        if topic is None or not topic.sendable or fields.queue_id >= topic.queues or fields.sys_flag & SYS_TRANSACTION:
+            return NOT_MINE
+        if self.store.broken or self.store.closed or len(front.host) == 0:
+            return NOT_MINE
+        if not complete(&fields.properties, b"" if fields.batch else self.added, self.room, &done):
+            return NOT_MINE
+        run = self.open_run()
+        if run.now_ms < self.from_ms:
+            return NOT_MINE
+        place = topic.place(self.store, <int32_t> fields.queue_id)
+        self.fill(&message, front, topic, &fields, run.now_ms)
+        if fields.batch:
+            return self.put_batch(front, frame, header, place, &message, &done)
+        return self.put(front, frame, header, place, &message, &done)
+
+    cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1:
+        """All but body, properties and flag of a batch's items."""
+        message.topic, message.born_host, message.store_host = text_of(topic.name), text_of(front.host), text_of(self.host)
+        message.queue_id = <int32_t> fields.queue_id
+        message.flag = fields.flag
+        message.sys_flag = fields.sys_flag & KEPT | (MULTI_TAGS if topic.multi_tags else 0)
+        if len(front.host) == 20:
+            message.sys_flag |= SYS_BORN_V6
+        if len(self.host) == 20:
+            message.sys_flag |= SYS_STORE_V6
+        message.born_time, message.store_time = fields.born_ms, now_ms
+        message.reconsume_times = fields.reconsume_times
+        message.prepared_offset = 0
+        return 0
+
+    cdef int put(self, Front front, const Frame *frame, const Header *header, Place place, Message *message, const Completed *done) except -1:
+        cdef int64_t size, end
+        if done.unique_key.length == 0 or done.text.length > PROPERTIES_BYTES_MAX:
+            return NOT_MINE
+        message.body = Text(at=frame.body, length=frame.body_bytes)
+        message.properties = done.text
+        size = record_bytes(message)
+        if not self.fits(size):
+            return NOT_MINE
+        try:
+            end = self.store.stage(message, place.queue, None)
+        except PutRefused:
+            return NOT_MINE
+        self.run.note(place, 1, end, size)
+        self.answer(front, frame, header, done, place, message.queue_offset, &message.physical_offset, 1)
+        return TAKEN
+
+    cdef int put_batch(self, Front front, const Frame *frame, const Header *header, Place place, Message *message, const Completed *done) except -1:
+        cdef int64_t places[ITEMS_MAX]
+        cdef int count = 0
+        cdef int64_t end, first = place.queue.next_entry
+        cdef int64_t total = items_bytes(frame.body, frame.body_bytes, message, &count)
+        if total < 0 or self.store.dispatch.lmq or not self.fits(total):
+            return NOT_MINE
+        end = self.stage_items(frame, place, message, places)
+        if end < 0:
+            return NOT_MINE
+        self.run.note(place, count, end, end - places[0])
+        self.answer(front, frame, header, done, place, first, places, count)
+        return TAKEN
+
+    cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t *places) except? -1:
+        """Stage all of them, or none: -1. The end of the log behind them."""
+        cdef const uint8_t *at = frame.body
+        cdef const uint8_t *stop = at + frame.body_bytes
+        cdef int n = 0
+        cdef int64_t end = -1
+        cdef int count = 0
+        self.store.log.keep_together(items_bytes(frame.body, frame.body_bytes, message, &count))
+        mark = self.store.dispatch.staged_count, self.store.dispatch.hashes_count, self.store.log.staging_bytes
+        while at < stop:
+            at = item_at(at, message)
+            try:
+                end = self.store.stage(message, place.queue, None)
+            except PutRefused:
+                self.store.take_back(mark, place.queue)
+                return -1
+            places[n] = message.physical_offset
+            n += 1
+        return end
+
+    cdef bint fits(self, int64_t size) noexcept:
+        return (
+            size <= self.store.max_message_bytes + RECORD_OVER_BODY_BYTES
+            and size + RECORD_END_BYTES <= self.store.log.segment_bytes
+        )
+
+    cdef int answer(
+        self, Front front, const Frame *frame, const Header *header, const Completed *done, Place place,
+        int64_t queue_offset, const int64_t *places, int count,
+    ) except -1:
+        if header.flag & FLAG_ONEWAY:
+            return 0
+        self.run.begin(front, done.waits)
+        self.receipt.write(
+            self.run.answers, frame.serializer, header.opaque, &done.unique_key, place.queue.queue_id, queue_offset, places, count
+        )
+        return self.run.finish()
+
+    # ---- the turn ----
+
+    cdef Run open_run(self):
+        """The one that the turn holds last."""
+        if self.run is None or self.run.closed:
+            self.runs += 1
+            self.run = Run(self.runs, self.clock.now_ms(), self.clock.monotonic_ms(), self.stats)
+            self.turn.join(self.run)
+        return self.run
+
+    cdef int settle(self) except -1:
+        """Count what was put so far: somebody may look."""
+        if self.run is not None and not self.run.closed:
+            self.run.settle()
+        return 0

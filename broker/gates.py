@@ -1,0 +1,57 @@
+"""Gates: the composition of the fast lane. Keeps its gate as the topics and the options are. Loop thread.
+
+A topic is in the gate if a plain message to it is stored as it comes: none of a system's, no retries, no dead letters.
+"""
+
+from collections.abc import Iterable
+
+from firearrow._native.path.fast import FastLane
+from firearrow._native.path.gate import Gate
+from firearrow._native.path.lane import Lane
+from firearrow._native.path.send import Sender
+from firearrow.broker.messages import Property, properties_text
+from firearrow.broker.options import Options
+from firearrow.broker.parts import Parts
+from firearrow.broker.tables import names
+from firearrow.broker.tables.topics import TopicConfig
+
+
+class Gates:
+    def __init__(self, parts: Parts, store_host: bytes) -> None:
+        self._topics = parts.state.topics
+        self._gate = Gate()
+        self._may_order = True
+        self._sender = Sender(self._gate, parts.store, parts.turn, parts.stats, parts.clock, store_host)
+        self._lane = FastLane(self._sender)
+        parts.config.listen(self._configure)
+
+    @property
+    def lane(self) -> Lane:
+        return self._lane
+
+    def changed(self, topics: Iterable[str]) -> None:
+        """These topics are new, other or gone."""
+        for name in topics:
+            topic = self._topics.get(name)
+            if topic is None or not self._is_plain(topic):
+                self._gate.drop(name)
+            else:
+                self._gate.put(
+                    name,
+                    queues=max(topic.read_queues, topic.write_queues),
+                    sendable=self._may_order or not topic.order,
+                    multi_tags=topic.filter_type == "MULTI_TAG",
+                )
+
+    def _is_plain(self, topic: TopicConfig) -> bool:
+        name = topic.name
+        if name.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX, names.LMQ_PREFIX)):
+            return False
+        return names.topic_fault(name) is None and not self._topics.is_system(name)
+
+    def _configure(self, options: Options) -> None:
+        marks = {Property.REGION: options.region_id, Property.TRACE_ON: str(options.trace_on).lower()}
+        added = properties_text(marks | {Property.CLUSTER: options.cluster_name})
+        self._sender.configure(added, marks, options.accept_sends_from_ms)
+        self._may_order = bool(options.broker_permission & names.PERM_WRITE)
+        self.changed(self._topics)

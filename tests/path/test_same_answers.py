@@ -1,0 +1,134 @@
+"""Whatever producers send, the short way answers and stores the same, byte for byte, as the complete one."""
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.commitlog import CommitLog
+from firearrow._native.store.record import Record
+from firearrow._native.wire.command import RemotingCommand
+from tests.path.frames import TOPICS, mutated, sending
+from tests.process.connection import Connection
+from tests.process.requests import topic_ext
+from tests.process.running import Broker
+
+ROUNDS, FRAMES = 12, 150
+BARRIER = 28
+"""A question."""
+
+
+class Pair:
+    """Two brokers that hear the same."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        settings = [word for option in options for word in ("--set", option)]
+        self.brokers = [
+            Broker(folder / name, *settings, "--set", f"fastPath={fast}")
+            for name, fast in (("fast", "true"), ("slow", "false"))
+        ]
+        for broker in self.brokers:
+            with broker.connect() as connection:
+                for topic, queues in TOPICS:
+                    ext = topic_ext(topic, queues) | {"order": str(topic == "Ordered").lower()}
+                    assert connection.ask(17, ext).code == 0
+
+    def said(self, frames: list[bytes], chunk: int) -> list[dict[int, bytes]]:
+        """What each of the two answers, by opaque."""
+        return [self._said(broker, frames, chunk) for broker in self.brokers]
+
+    def _said(self, broker: Broker, frames: list[bytes], chunk: int) -> dict[int, bytes]:
+        answers: dict[int, bytes] = {}
+        sent = 0
+        while sent < len(frames):
+            with broker.connect() as connection:
+                sent = self._play(connection, frames, sent, chunk, answers, broker.address[1])
+        return answers
+
+    def _play(
+        self,
+        connection: Connection,
+        frames: list[bytes],
+        sent: int,
+        chunk: int,
+        answers: dict[int, bytes],
+        port: int,
+    ) -> int:
+        """Play on from `sent`; where a frame closes the connection, from behind it."""
+        while sent < len(frames):
+            connection.send_raw(b"".join(frames[sent : sent + chunk]))
+            try:
+                for barrier in (-2 * sent - 1, -2 * sent - 2):  # what is stored is answered behind the first
+                    connection.send_raw(RemotingCommand(BARRIER, opaque=barrier).encode())
+                    while (answer := connection.receive()).opaque != barrier:
+                        answers[answer.opaque] = general(answer.encode(), port)
+            except ConnectionError:
+                if chunk > 1:
+                    raise
+                answers[-1_000_000 - sent] = b"closed"
+                return sent + 1
+            sent += chunk
+        return sent
+
+    def stop(self) -> None:
+        for broker in self.brokers:
+            assert broker.stop() == 0
+            assert "Traceback" not in broker.log.read_text()
+
+    def records(self) -> list[list[tuple[object, ...]]]:
+        found = []
+        for broker in self.brokers:
+            with CommitLog.open_readonly(broker.store / "commitlog") as log:
+                found.append([shown(record, broker.address[1]) for record in log.records()])
+        return found
+
+
+def general(data: bytes, port: int) -> bytes:
+    """Without ports of this run, and without ids that the broker made itself."""
+    data = re.sub(rb"(Producer: 127.0.0.1):\d+", rb"\1", data)
+    data = data.replace(b"7F000001%08X" % port, b"HERE")
+    return re.sub(rb"7F000001[0-9A-F]{24}", b"MADE", data)
+
+
+def shown(record: Record, port: int) -> tuple[object, ...]:
+    """What must be the same: all but times and ports of this run."""
+    return (
+        record.topic, record.queue_id, record.queue_offset, record.physical_offset, record.body, record.body_crc,
+        record.flag, record.sys_flag, record.born_timestamp, record.born_host[:4], record.store_host[:4],
+        record.reconsume_times, record.prepared_offset, general(record.properties_bytes, port),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    made = Pair(tmp_path_factory.mktemp("same"))
+    yield made
+    for broker in made.brokers:
+        broker.kill()
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_random_sends_are_answered_the_same(pair: Pair, seed: int) -> None:
+    rng = random.Random(seed)
+    frames = [sending(rng, seed * FRAMES + n + 1) for n in range(FRAMES)]
+    fast, slow = pair.said(frames, rng.choice((1, 7, 50)))
+    assert fast == slow
+    assert sum(b'"code":0' in answer for answer in slow.values()) > FRAMES // 10
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_mutated_sends_are_answered_the_same(pair: Pair, seed: int) -> None:
+    rng = random.Random(1000 + seed)
+    frames = [mutated(rng, sending(rng, seed * FRAMES + n + 1)) for n in range(FRAMES)]
+    fast, slow = pair.said(frames, 1)
+    assert fast == slow
+
+
+def test_what_was_stored_is_the_same(pair: Pair) -> None:
+    """Of all that the tests before this one sent."""
+    pair.stop()
+    fast, slow = pair.records()
+    assert len(slow) > ROUNDS * FRAMES // 4
+    assert fast == slow
