@@ -12,7 +12,14 @@ from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin import Admin
-from firearrow.client.errors import BrokerError, ConfigError, ConnectionLost, MessageRefused, NotRunning
+from firearrow.client.errors import (
+    BrokerError,
+    ClientError,
+    ConfigError,
+    ConnectionLost,
+    MessageRefused,
+    NotRunning,
+)
 from firearrow.client.hooks import EndTransactionContext
 from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
 from firearrow.client.options import ClientOptions, ProducerOptions
@@ -303,6 +310,16 @@ async def until_visible(admin: Admin, topic: str, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
+async def indexed(admin: Admin, topic: str, unique_id: str) -> ReceivedMessage:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await admin.message_by_unique_id(topic, unique_id)
+            except ClientError as error:
+                assert error.code == 208, error
+                await asyncio.sleep(0.02)
+
+
 async def test_only_what_is_committed_is_seen(name_server: str, topic: str) -> None:
     async with (
         Producer(unique("tx"), name_server=name_server, checker=never_asked) as producer,
@@ -318,7 +335,7 @@ async def test_only_what_is_committed_is_seen(name_server: str, topic: str) -> N
         )
         assert result.state is COMMIT
         await until_visible(admin, topic, 2)
-        found = await admin.message_by_unique_id(topic, kept.id)
+        found = await indexed(admin, topic, kept.id)
         assert (found.body, found.transaction_id, found.keys) == (b"yes", kept.id, ("order-1",))
         assert found.get_property("TRAN_MSG") == "true"
 
