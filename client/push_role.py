@@ -5,19 +5,17 @@ What its instance knows of the consumer (a ConsumerRole). Made for one run: begu
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from inspect import isawaitable
-
-import orjson
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.allocate import strategy_of
 from firearrow.client.compression import open_body
 from firearrow.client.consume_directly import answer_consume_directly
+from firearrow.client.consume_tracing import ConsumeTracing
 from firearrow.client.consuming import Cancellable, ConsumeService
-from firearrow.client.errors import NoRoute, RocketMQError, check
-from firearrow.client.hooks import ConsumeHook
+from firearrow.client.errors import NoRoute
+from firearrow.client.filter_check import check_filters
 from firearrow.client.inspection import serve_inspection
 from firearrow.client.instance import Instance
 from firearrow.client.local_offsets import LocalOffsetStore
@@ -28,7 +26,6 @@ from firearrow.client.offset_store import OffsetStore
 from firearrow.client.options import MessageModel
 from firearrow.client.positions import Positions
 from firearrow.client.process_queue import ProcessQueue
-from firearrow.client.producer import Producer
 from firearrow.client.pull_loop import PullLoop, PullParts
 from firearrow.client.pull_request import PullRequest
 from firearrow.client.pulling import Puller
@@ -43,8 +40,6 @@ from firearrow.client.running_info import Running, running_info
 from firearrow.client.start_offset import start_offset
 from firearrow.client.stats import SAMPLE_S, ConsumerStats
 from firearrow.client.subscriptions import now_ms
-from firearrow.client.trace import Side, TraceDispatcher, trace_dispatcher
-from firearrow.client.trace_hooks import ConsumeTrace
 
 log = logging.getLogger("firearrow.client")
 
@@ -63,11 +58,11 @@ class PushRole:
         self.table: dict[MessageQueue, ProcessQueue] = {}
         self.offsets = setting.offset_store or self._default_offsets()
         self._republisher = Republisher(instance.options)
-        self._trace = self._make_trace()
+        self._tracing = ConsumeTracing(setting, instance)
         self._locks = _PersistingLocks(self) if options.orderly and self._clustering else None
         self.service = consume_service(
             setting,
-            self._hooks(),
+            self._tracing.hooks,
             instance=instance,
             offsets=self.offsets,
             table=self.table,
@@ -129,10 +124,10 @@ class PushRole:
         self._sampler = self.instance.every(SAMPLE_S, self.stats.sample)
         self.running = True
         await self._fetch_routes()
-        await self._check_filters()
+        await check_filters(self.instance, self.group, self.setting.subscriptions)
         if await self.instance.heartbeat_all():
             self.instance.rebalance_soon()
-        await self._start_trace()
+        await self._tracing.start()
 
     async def end(self, drain_s: float) -> None:
         """Pull no more, let handlers finish, tell how far we are, leave the group."""
@@ -141,16 +136,20 @@ class PushRole:
         stopping = [self.service.stop(drain_s)]
         if self._pops is not None:
             stopping.append(self._pops.stop(drain_s))
-        await asyncio.gather(*stopping)
+        try:
+            await asyncio.gather(*stopping)
+            if self.instance.consumers.get(self.group) is self:
+                await self.persist_offsets()
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
         if self._sampler is not None:
             self._sampler.cancel()
-        if self.instance.consumers.get(self.group) is self:
-            await self.persist_offsets()
-            await self.instance.leave_consumer(self)
+        await self.instance.leave_consumer(self)
         self.rebalancer.close()
         await self._republisher.close()
-        if self._trace is not None:
-            await self._trace.close()
+        await self._tracing.close()
 
     async def subscriptions_changed(self) -> None:
         """Java waits for its timers instead: up to half a minute."""
@@ -159,14 +158,6 @@ class PushRole:
         await self.instance.heartbeat_all()
         self.instance.rebalance_soon()
 
-    async def _start_trace(self) -> None:
-        """A consumer works without it, too."""
-        if self._trace is not None:
-            try:
-                await self._trace.start()
-            except RocketMQError:
-                log.exception("%s is not traced", self.group)
-
     async def _fetch_routes(self) -> None:
         """A topic that does not exist yet will be found later. ClientError: no name server."""
         for topic in self.setting.subscriptions:
@@ -174,21 +165,6 @@ class PushRole:
                 await self.instance.routes.refresh(topic)
             except NoRoute as error:
                 log.log(logging.DEBUG if topic.startswith("%") else logging.WARNING, "%s", error)
-
-    async def _check_filters(self) -> None:
-        """Let a broker of each topic read expressions that are no tags. BrokerError: it cannot."""
-        for topic, wanted in self.setting.subscriptions.items():
-            address = self.instance.routes.any_broker_of(topic)
-            if wanted.kind == "TAG" or address is None:
-                continue
-            body = {
-                "clientId": self.instance.client_id,
-                "group": self.group,
-                "subscriptionData": wanted.heartbeat_json(),
-            }
-            request = RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG, body=orjson.dumps(body))
-            answer = await self.instance.call(address, request, self.instance.options.api_timeout_s)
-            check(answer, address)
 
     # ---- what operators ask ----
 
@@ -279,28 +255,10 @@ class PushRole:
             return RemoteOffsetStore(self.instance, self.group)
         return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
 
-    def _make_trace(self) -> TraceDispatcher | None:
-        if not self.options.trace:
-            return None
-        options = self.options
-        return trace_dispatcher(
-            Producer,
-            self.group,
-            Side.CONSUME,
-            self.instance.options,
-            options.trace_topic,
-            options.trace_batch,
-        )
-
-    def _hooks(self) -> Sequence[ConsumeHook]:
-        if self._trace is None:
-            return self.setting.consume_hooks
-        return (*self.setting.consume_hooks, ConsumeTrace(self._trace, self.setting.namespace))
-
     def _make_pops(self) -> PushPops:
         return PushPops(
             self.setting,
-            self._hooks(),
+            self._tracing.hooks,
             instance=self.instance,
             stats=self.stats,
             back=send_back(self.setting, self.instance, self._republisher.publish),
