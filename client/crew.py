@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
 from typing import Generic, TypeVar
 
 from firearrow.client.consuming import Cancellable, Later
@@ -15,6 +16,8 @@ log = logging.getLogger("firearrow.client")
 Job = TypeVar("Job")
 CANCEL_S = 1.0
 """How long a cancelled handler may take to go."""
+_turn: ContextVar[object] = ContextVar("turn", default=None)
+"""Names the job by which something came about, so that a stop does not wait for the job that asked for it."""
 
 
 class Crew(Generic[Job]):
@@ -25,7 +28,7 @@ class Crew(Generic[Job]):
         self._work = work
         self._later = later
         self._jobs: deque[Job] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], object] = {}
         self._asides: set[asyncio.Task[None]] = set()
         self._timers: set[Cancellable] = set()
         self.stopped = False
@@ -40,7 +43,7 @@ class Crew(Generic[Job]):
             return
         self._jobs.append(job)
         if len(self._tasks) < self._size:
-            self._tasks.add(asyncio.get_running_loop().create_task(self._toil()))
+            self._tasks[asyncio.get_running_loop().create_task(self._toil())] = None
 
     def add_later(self, after_s: float, job: Job) -> None:
         self.call_later(after_s, lambda: self.add(job))
@@ -65,7 +68,10 @@ class Crew(Generic[Job]):
         task.add_done_callback(self._asides.discard)
 
     async def stop(self, within_s: float) -> None:
-        """Jobs that run may finish for so long, then they are cancelled; the others are forgotten at once."""
+        """Jobs that run may finish for so long, then they are cancelled; the others are forgotten at once.
+
+        A job that stops its own crew is not waited for.
+        """
         self.stopped = True
         self._jobs.clear()
         for timer in self._timers:
@@ -73,8 +79,8 @@ class Crew(Generic[Job]):
         self._timers.clear()
         for aside in self._asides:
             aside.cancel()
-        own = asyncio.current_task()
-        running = {task for task in self._tasks if task is not own}
+        own = _turn.get()
+        running = {task for task, turn in self._tasks.items() if own is None or turn is not own}
         if running:
             running = (await asyncio.wait(running, timeout=within_s))[1]
         if running:
@@ -84,13 +90,17 @@ class Crew(Generic[Job]):
             await asyncio.wait(running, timeout=CANCEL_S)
 
     async def _toil(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             while self._jobs:
+                turn = self._tasks[task] = object()
+                _turn.set(turn)
                 await self._logged(self._work(self._jobs.popleft()))
                 # A handler that never waits would otherwise keep the loop until nothing is left.
                 await asyncio.sleep(0)
         finally:
-            self._tasks.discard(asyncio.current_task())
+            del self._tasks[task]
 
     async def _logged(self, work: Awaitable[None]) -> None:
         try:
