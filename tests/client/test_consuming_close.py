@@ -74,3 +74,28 @@ async def test_a_handler_cut_off_by_a_close_leaves_its_message_to_the_next_membe
     async with successor:
         await wait_until(lambda: len(journal.seen) == 3, 20)
     assert sorted(journal.bodies) == numbers(3)
+
+
+async def test_a_handler_may_close_its_consumer(name_server: str, topics: Topics, feeder: Feeder) -> None:
+    """It waits for the others only; its own message comes again, for nobody can say any more that it was done."""
+    topic, done = topics(queues=1), list[bytes]()
+    group = unique("group")
+
+    async def handler(messages: list[ReceivedMessage]) -> None:
+        if messages[0].body == b"002":
+            await consuming.close()
+        else:
+            done.append(messages[0].body)
+
+    feeder.feed(topic, numbers(3))
+    consuming = consumer(name_server, group)
+    consuming.subscribe(topic, handler)
+    async with asyncio.timeout(8):
+        await consuming.run()
+    assert done == numbers(2)
+    journal = Journal()
+    successor = consumer(name_server, group)
+    successor.subscribe(topic, journal)
+    async with successor:
+        await wait_until(lambda: journal.seen, 20)
+    assert journal.bodies == [b"002"]
