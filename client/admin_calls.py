@@ -4,14 +4,17 @@ Who is master is asked of a name server each time. Loop thread.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin_records import ClusterInfo, cluster_info, read
-from firearrow.client.errors import BrokerError, ClientError, NoRoute, TransportError, check
+from firearrow.client.errors import ClientError, NoRoute, TransportError, check
 from firearrow.client.instance import Instance
 from firearrow.client.routes import MASTER
+
+log = logging.getLogger("firearrow.client")
 
 TRIES = 5
 ROUTE_GAP_S = 0.02
@@ -88,16 +91,17 @@ class AdminCalls:
         ]
 
     async def ask_who_knows(self, code: RequestCode, ext: Mapping[str, str]) -> list[RemotingCommand]:
-        """The answers of those masters that have one, at least one; else the last refusal."""
+        """The answers of those masters that have one, at least one; else the last error."""
         found: list[RemotingCommand] = []
-        refusal: BrokerError | None = None
+        failure: ClientError | None = None
         for address in (await self.masters()).values():
             try:
                 found.append(await self.ask(address, code, ext))
-            except BrokerError as error:
-                refusal = error
-        if refusal is not None and not found:
-            raise refusal
+            except ClientError as error:
+                log.debug("%s has no answer: %s", address, error)
+                failure = error
+        if failure is not None and not found:
+            raise failure
         return found
 
     async def clusters(self) -> ClusterInfo:
