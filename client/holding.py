@@ -52,6 +52,8 @@ class Holding:
         self._parts = parts
         self.table = table
         self.pop_table: Table = {}
+        self.stopped = False
+        """Nothing is begun any more."""
 
     async def drop(self, topic: str, wanted: Queues) -> bool:
         """Give up what is not wanted, or was not pulled for long; whether any is gone."""
@@ -105,6 +107,8 @@ class Holding:
         for first in range(0, len(new), AT_ONCE):
             found = await asyncio.gather(*(self._new(queue) for queue in new[first : first + AT_ONCE]))
             requests += [request for request in found if request is not None]
+        if self.stopped and locks is not None:
+            await locks.give(queue for queue in new if queue not in self.table)
         return requests
 
     def drop_pops(self, topic: str, wanted: Queues) -> bool:
@@ -180,7 +184,7 @@ class Holding:
         except (ClientError, OffsetUnknown) as error:
             log.warning("%s is not begun: %s", queue, error)
             return None
-        if queue in self.table:
+        if queue in self.table or self.stopped:
             return None
         self.table[queue] = process_queue
         return PullRequest(queue, process_queue, start)

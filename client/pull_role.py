@@ -137,6 +137,7 @@ class PullRole:
     async def end(self) -> None:
         """Tell how far we are, leave the group. What is not committed is not told."""
         self.running = False
+        self.rebalancer.stop()
         await self.tasks.close()
         if self.instance.consumers.get(self.group) is self:
             await self.persist_offsets()

@@ -94,6 +94,8 @@ class Rebalancer:
         async with self._round:
             balanced = True
             for topic in list(self._parts.topics()):
+                if self._holding.stopped:
+                    return True
                 retry = topic.startswith(RETRY)
                 try:
                     balanced = await self._topic(topic) and balanced
@@ -108,6 +110,10 @@ class Rebalancer:
     async def remove(self, queue: MessageQueue) -> None:
         """Give one queue up, whatever the rules say; a later round may begin it anew."""
         await self._holding.remove(queue)
+
+    def stop(self) -> None:
+        """Begin no queue any more; a round that runs gives back what it has just locked."""
+        self._holding.stopped = True
 
     def close(self) -> None:
         """Nothing is ours any more. Offsets must have been persisted before."""

@@ -128,3 +128,19 @@ async def test_giving_all_back_asks_each_broker_once() -> None:
     await locks.unlock_all()
     assert len(one.instance.asked_for(UNLOCK)) == 1
     assert not any(held.locked for held in one.table.values())
+
+
+async def test_who_stops_in_the_middle_of_a_round_gives_back_what_it_has_just_locked() -> None:
+    one = in_order()
+
+    async def stop_meanwhile(queue: MessageQueue) -> int:
+        one.rebalancer.stop()
+        return 0
+
+    one.rebalancer._holding._parts.start_offset = stop_meanwhile
+    await one.rebalancer.run()
+    assert one.table == {}
+    assert len(java_json.loads(one.instance.asked_for(UNLOCK)[0].body)["mqSet"]) == 4
+    one.instance.asked.clear()
+    assert await one.rebalancer.run()
+    assert one.instance.asked == []
