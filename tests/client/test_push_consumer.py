@@ -87,7 +87,9 @@ async def test_everything_sent_reaches_the_handler_once(
     assert set(seen.batches) == {1}
 
 
-async def test_the_example_of_the_manual_runs(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_a_decorated_handler_gets_the_tags_it_asked_for(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
     topic, seen = topics(), []
     feeder.feed(topic, [b"a"], tag="new")
     feeder.feed(topic, [b"b"], tag="old")
@@ -537,4 +539,33 @@ def test_a_signal_drains(name_server: str, topics: Topics, feeder: Feeder, numbe
         assert process.stdout.readline() == "begun\n"
         process.send_signal(number)
         assert process.stdout.read() == "finished\nleft\n"
+        assert process.wait(20) == 0
+
+
+MANUAL = """
+import asyncio
+from firearrow.client import Producer, PushConsumer, Message, ConsumeResult
+
+async def main():
+    async with Producer("orders-producer", name_server="127.0.0.1:9876") as producer:
+        receipt = await producer.send(Message("orders", b"hello", tags="new", keys=["42"]))
+
+    consumer = PushConsumer("orders-consumer", name_server="127.0.0.1:9876")
+    @consumer.subscribe("orders", tags="new || paid")
+    async def handle(messages):
+        ...
+        return ConsumeResult.SUCCESS        # or RETRY_LATER; an exception is RETRY_LATER
+    await consumer.run()                     # until stopped; SIGTERM drains
+
+asyncio.run(main())
+"""
+
+
+def test_the_manuals_program_runs_as_it_stands_there(name_server: str) -> None:
+    told = "print(messages[0].body, messages[0].keys, flush=True)"
+    program = MANUAL.replace("127.0.0.1:9876", name_server).replace("...", told)
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "b'hello' ('42',)\n"
+        process.terminate()
         assert process.wait(20) == 0
