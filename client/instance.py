@@ -1,4 +1,4 @@
-"""Instance: what producers and consumers of one client id share: sockets, routes, heartbeats, timers, what is asked of us.
+"""Instance: what producers and consumers of one client id share: sockets, routes, heartbeats, timers.
 
 Made by the first that wants it, closed by the last that leaves. One instance lives in one event loop, and only there.
 """
@@ -16,6 +16,7 @@ from firearrow.client.channel import Channel
 from firearrow.client.channels import Channels
 from firearrow.client.errors import ClientError, ConfigError, NotRunning, RocketMQError, check
 from firearrow.client.heartbeat import Heartbeats
+from firearrow.client.missing_routes import EACH_S, MissingRoutes
 from firearrow.client.name_servers import NameServers
 from firearrow.client.options import ClientOptions
 from firearrow.client.roles import ConsumerRole, ProducerRole
@@ -60,6 +61,9 @@ class Instance:
         self.routes = RouteTable(self.name_servers)
         self.heartbeats = Heartbeats(
             client_id, options, self.channels, self.routes, self.producers.values, self.consumers.values
+        )
+        self._missing = MissingRoutes(
+            self.routes, self._consumed_topics, self._introduce, loop.time, options.poll_name_server_s
         )
         self._serves: dict[int, InboundHandler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -223,6 +227,7 @@ class Instance:
         options = self.options
         self.every(FETCH_NAME_SERVERS_S, self.name_servers.fetch, 0)
         self.every(options.poll_name_server_s, self._refresh_routes)
+        self.every(EACH_S, self._missing.look)
         self.every(options.heartbeat_s, self.heartbeat_all, min(1, options.heartbeat_s))
         self.every(options.persist_offsets_s, self._persist_offsets)
         self.every(min(options.idle_s, 5), self._close_idle)
@@ -242,6 +247,14 @@ class Instance:
                     self.rebalance_soon()
             except ClientError as error:
                 log.debug("route of %s: %s", topic, error)
+
+    async def _introduce(self) -> None:
+        """Brokers of a new route may be new, too; they must hear of us before we ask who is in the group."""
+        await self.heartbeat_all()
+        self.rebalance_soon()
+
+    def _consumed_topics(self) -> set[str]:
+        return set().union(*(consumer.topics() for consumer in self.consumers.values()))
 
     async def _persist_offsets(self) -> None:
         for consumer in list(self.consumers.values()):

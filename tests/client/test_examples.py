@@ -1,0 +1,33 @@
+"""The examples do what they say, each as a user runs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SAID = {
+    "worker_with_retries.py": "all 14 orders taken",
+    "batch.py": "in batches: 2000 messages",
+    "request_reply.py": "1+2+3+4 = 10",
+    "broadcast_cache.py": "3 caches know 100 prices each",
+    "transaction.py": "paid: ['order 1', 'order 3']",
+    "fastapi_service.py": "taken: ['book', 'lamp', 'pen']",
+}
+ARGUMENTS = {"batch.py": ["2000"]}
+
+
+def test_every_example_is_run() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SAID)
+
+
+@pytest.mark.parametrize("name", sorted(SAID))
+def test_an_example(name: str, name_server: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *ARGUMENTS.get(name, [])],
+        env=os.environ | {"NAMESRV_ADDR": name_server}, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert SAID[name] in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,54 @@
+"""Topics without a route: asked for soon, then ever more seldom, and no more once they are found."""
+
+from firearrow.client.errors import NoRoute
+from firearrow.client.missing_routes import MissingRoutes
+
+
+class Routes:
+    """Knows `there`; notes who is asked for."""
+
+    def __init__(self) -> None:
+        self.there: set[str] = set()
+        self.found: set[str] = set()
+        self.asked: list[str] = []
+
+    def known(self, topic: str) -> str | None:
+        return topic if topic in self.found else None
+
+    async def refresh(self, topic: str) -> bool:
+        self.asked.append(topic)
+        if topic not in self.there:
+            raise NoRoute(topic)
+        self.found.add(topic)
+        return True
+
+
+async def test_waits_grow_and_end_with_the_route() -> None:
+    routes, now = Routes(), [0.0]
+    told: list[float] = []
+
+    async def found() -> None:
+        told.append(now[0])
+
+    missing = MissingRoutes(
+        routes,  # type: ignore[arg-type]
+        lambda: ["a", "b"],
+        found,
+        lambda: now[0],
+        8,
+    )
+    routes.there.add("b")
+    times = []
+    for second in range(40):
+        now[0] = float(second)
+        before = routes.asked.count("a")
+        await missing.look()
+        if routes.asked.count("a") > before:
+            times.append(second)
+    assert times == [0, 1, 3, 7, 15, 23, 31, 39]
+    assert routes.asked.count("b") == 1
+    assert told == [0.0]
+    routes.there.add("a")
+    now[0] = 47.0
+    await missing.look()
+    assert told == [0.0, 47.0]
