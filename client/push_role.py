@@ -132,6 +132,7 @@ class PushRole:
     async def end(self, drain_s: float) -> None:
         """Pull no more, let handlers finish, tell how far we are, leave the group."""
         self.running = False
+        self.rebalancer.stop()
         await self.pulls.stop()
         stopping = [self.service.stop(drain_s)]
         if self._pops is not None:
