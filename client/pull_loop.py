@@ -31,7 +31,7 @@ FULL_S = 0.05
 PAUSED_S = 1.0
 BROKER_FULL_S = 0.02
 LOGGED_EACH = 1000
-"""A queue that is full is told of at the first time and then each so many times."""
+"""What happens again and again is told of at the first time and then each so many times."""
 
 
 class PullStats(Protocol):
@@ -130,6 +130,7 @@ class PullLoop:
             result = await self._parts.puller.pull(self._pull(request, subscription))
         except (RocketMQError, FieldError, RecordError) as error:
             return self._failed(request, error)
+        request.failures = 0
         if request.process_queue.dropped:
             return NOW
         return await self._answered(request, result, began)
@@ -217,8 +218,9 @@ class PullLoop:
         return self._options.pull_interval_s
 
     def _failed(self, request: PullRequest, error: Exception) -> float:
-        if not request.queue.topic.startswith(RETRY):
+        if not request.queue.topic.startswith(RETRY) and request.failures % LOGGED_EACH == 0:
             log.warning("pull of %s: %s", request.queue, error)
+        request.failures += 1
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S
         return self._parts.exception_delay_s

@@ -13,3 +13,5 @@ class PullRequest:
     next_offset: int
     previously_locked: bool = False
     """In order only: the start was asked for again since the queue was locked."""
+    failures: int = 0
+    """Pulls that failed since the last that did not."""

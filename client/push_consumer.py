@@ -21,6 +21,7 @@ from firearrow.client.options import ClientOptions, MessageModel, PushConsumerOp
 from firearrow.client.push_role import PushRole
 from firearrow.client.push_setting import PushSetting, QueueListener
 from firearrow.client.states import ServiceState
+from firearrow.client.stats import ConsumeStatus
 from firearrow.client.subscriptions import Subscriptions
 from firearrow.client.termination import on_termination
 
@@ -186,6 +187,10 @@ class PushConsumer:
         """Those that are ours now; topics by their names at the brokers."""
         table = {} if self._role is None else self._role.table
         return frozenset(queue for queue, held in table.items() if not held.dropped)
+
+    def stats(self, topic: str) -> ConsumeStatus:
+        """How fast it pulls and handles a topic, named as users name it."""
+        return self._running().stats.status(self._namespace.wrap(topic))
 
     @property
     def paused(self) -> bool:

@@ -367,6 +367,24 @@ async def test_errors_of_retry_topics_are_not_logged(
     assert len(caplog.records) == lines
 
 
+async def test_an_error_that_stays_is_told_of_once_until_it_was_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.sleeps_max = 99
+    bench.answers = [
+        RequestTimeout("1"),
+        RequestTimeout("2"),
+        found(10),
+        RequestTimeout("3"),
+        RequestTimeout("4"),
+    ]
+    with caplog.at_level(logging.WARNING, "firearrow.client"):
+        await bench.run()
+    assert [record.getMessage()[-1] for record in caplog.records] == ["1", "3"]
+    assert bench.slept == [0.9] * 4
+
+
 async def test_an_answer_that_goes_back_is_told_of_and_obeyed(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.answers = [found(9, *received(QUEUE, [8]))]

@@ -58,6 +58,8 @@ async def test_the_broker_relays_how_a_consumer_runs(
     feeder.spread(topic, 10, queues=2)
     async with consumer(name_server, topic, seen) as one:
         await wait_until(lambda: len(seen.messages) == 10)
+        assert one.stats(topic).ok_per_s > 0
+        assert one.stats(topic).failed == 0
         assert one.client_id is not None
         ext = {"consumerGroup": one.group, "clientId": one.client_id, "jstackEnable": "true"}
         answer = await ask(peer, RequestCode.GET_CONSUMER_RUNNING_INFO, ext)

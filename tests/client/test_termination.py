@@ -1,0 +1,79 @@
+"""SIGTERM and SIGINT: the first is a call to come to an end, a second one does what it always did."""
+
+import asyncio
+import os
+import signal
+import threading
+
+import pytest
+
+from firearrow.client.termination import SIGNALS, on_termination
+from tests.client.waiting import wait_until
+
+
+@pytest.fixture(autouse=True)
+def _harmless() -> object:
+    """What signals do here before and after."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.signal(number, _note)
+    _noted.clear()
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+_noted: list[int] = []
+
+
+def _note(number: int, frame: object) -> None:
+    _noted.append(number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_the_first_signal_calls_all_who_wait_and_the_second_does_what_it_did_before(
+    number: signal.Signals,
+) -> None:
+    called: list[str] = []
+    with on_termination(lambda: called.append("one")), on_termination(lambda: called.append("two")):
+        os.kill(os.getpid(), number)
+        await wait_until(lambda: called == ["one", "two"])
+        assert _noted == []
+        os.kill(os.getpid(), number)
+        await wait_until(lambda: _noted == [number])
+    assert called == ["one", "two"]
+
+
+async def test_who_waits_no_more_is_not_called_and_the_last_puts_everything_back() -> None:
+    called: list[str] = []
+    with on_termination(lambda: called.append("stays")):
+        with on_termination(lambda: called.append("left")):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        await wait_until(lambda: called)
+    assert called == ["stays"]
+    with on_termination(lambda: called.append("unused")):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert _noted == [signal.SIGTERM]
+
+
+async def test_the_next_one_is_called_again() -> None:
+    for _ in range(2):
+        called = asyncio.Event()
+        with on_termination(called.set):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(called.wait(), 5)
+
+
+def test_in_other_threads_signals_stay_as_they_are() -> None:
+    entered = []
+
+    async def within() -> None:
+        with on_termination(lambda: entered.append("called")):
+            entered.append(signal.getsignal(signal.SIGTERM) is _note)
+
+    thread = threading.Thread(target=lambda: asyncio.run(within()))
+    thread.start()
+    thread.join(5)
+    assert entered == [True]
