@@ -1,27 +1,56 @@
-"""ConsumeTracing: a push consumer's traces, if its user wants any; it works without them, too. Event loop only."""
+"""ConsumeTracing: a consumer's traces, if its user wants any; it works without them, too. Event loop only."""
 
-import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from firearrow.client.errors import RocketMQError
 from firearrow.client.hooks import ConsumeHook
 from firearrow.client.instance import Instance
+from firearrow.client.names import Namespace
 from firearrow.client.producer import Producer
-from firearrow.client.push_setting import PushSetting
-from firearrow.client.trace import Side, trace_dispatcher
+from firearrow.client.trace import Side, TraceDispatcher, trace_dispatcher
 from firearrow.client.trace_hooks import ConsumeTrace
 
-log = logging.getLogger("firearrow.client")
+
+class TraceOptions(Protocol):
+    @property
+    def trace(self) -> bool: ...
+    @property
+    def trace_topic(self) -> str: ...
+    @property
+    def trace_batch(self) -> int: ...
+
+
+class TracedSetting(Protocol):
+    """What consumers have said of themselves, as far as it is asked here."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def options(self) -> TraceOptions: ...
+    @property
+    def namespace(self) -> Namespace: ...
+    @property
+    def consume_hooks(self) -> Sequence[ConsumeHook]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A TracedSetting."""
+
+    group: str
+    options: TraceOptions
+    namespace: Namespace
+    consume_hooks: Sequence[ConsumeHook]
 
 
 class ConsumeTracing:
     """`hooks`: the user's, and behind them the one that notes what becomes of messages."""
 
-    def __init__(self, setting: PushSetting, instance: Instance) -> None:
+    def __init__(self, setting: TracedSetting, instance: Instance) -> None:
         options = setting.options
         self.hooks: Sequence[ConsumeHook] = tuple(setting.consume_hooks)
-        self._group = setting.group
-        self._dispatcher = None
+        self._dispatcher: TraceDispatcher | None = None
         if options.trace:
             self._dispatcher = trace_dispatcher(
                 Producer,
@@ -35,10 +64,7 @@ class ConsumeTracing:
 
     async def start(self) -> None:
         if self._dispatcher is not None:
-            try:
-                await self._dispatcher.start()
-            except RocketMQError:
-                log.exception("%s is not traced", self._group)
+            await self._dispatcher.start()
 
     async def close(self) -> None:
         """What waits is sent first, if that does not take too long."""

@@ -13,6 +13,7 @@ from typing import Self
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.allocate import strategy_of
+from firearrow.client.consume_tracing import ConsumeTracing, Traced
 from firearrow.client.errors import ClientError, ConfigError, NotRunning
 from firearrow.client.hooks import ConsumeContext, ConsumeHook, FilterHook, RpcHook, run_hook
 from firearrow.client.instance import Instance
@@ -58,7 +59,8 @@ class PullConsumer:
         self._client = client_options(client, name_server)
         self._namespace = Namespace(self._client.namespace)
         strategy_of(self.options.allocate)
-        self._consume_hooks = tuple(consume_hooks)
+        self._consume_hooks: Sequence[ConsumeHook] = tuple(consume_hooks)
+        self._tracing: ConsumeTracing | None = None
         self._rpc_hooks = tuple(rpc_hooks)
         self._setting = PullSetting(
             group=self._namespace.wrap(check_group(group)),
@@ -96,6 +98,9 @@ class PullConsumer:
             await instance.leave()
             raise
         self._instance = instance
+        traced = Traced(self.group, self.options, self._namespace, self._consume_hooks)
+        self._tracing = ConsumeTracing(traced, instance)
+        await self._tracing.start()
         self.state = ServiceState.RUNNING
         self._commit_at_s = instance.loop.time() + self.options.auto_commit_s
         check_s = self.options.check_queues_s
@@ -115,6 +120,8 @@ class PullConsumer:
         if self.options.auto_commit or commit:
             role.commit_done()
         await role.end()
+        if self._tracing is not None:
+            await self._tracing.close()
         await instance.leave()
 
     async def __aenter__(self) -> Self:
@@ -201,8 +208,8 @@ class PullConsumer:
         queue, messages = taken
         for message in messages:
             message.topic = self._namespace.unwrap(message.topic)
-        if self._consume_hooks:
-            self._run_hooks(queue, messages)
+        if self._tracing is not None and self._tracing.hooks:
+            self._run_hooks(self._tracing.hooks, queue, messages)
         return messages
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
@@ -211,12 +218,14 @@ class PullConsumer:
             for message in await self.poll(max_messages=1):
                 yield message
 
-    def _run_hooks(self, queue: MessageQueue, messages: list[ReceivedMessage]) -> None:
+    def _run_hooks(
+        self, hooks: Sequence[ConsumeHook], queue: MessageQueue, messages: list[ReceivedMessage]
+    ) -> None:
         context = ConsumeContext(self.group, self._unwrapped(queue), messages)
-        for hook in self._consume_hooks:
+        for hook in hooks:
             run_hook(hook.before, context)
         context.success, context.status, context.return_type = True, "CONSUME_SUCCESS", "SUCCESS"
-        for hook in self._consume_hooks:
+        for hook in hooks:
             run_hook(hook.after, context)
 
     # ---- how far ----

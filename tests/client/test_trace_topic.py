@@ -6,8 +6,14 @@ from collections.abc import Callable
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.admin import Admin
 from firearrow.client.message import Message
-from firearrow.client.options import ConsumeFromWhere, ProducerOptions, PushConsumerOptions
+from firearrow.client.options import (
+    ConsumeFromWhere,
+    ProducerOptions,
+    PullConsumerOptions,
+    PushConsumerOptions,
+)
 from firearrow.client.producer import Producer
+from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.recalls import RecallHandle
 from firearrow.client.trace_records import (
@@ -123,6 +129,26 @@ async def test_what_a_consumer_does_is_found_in_the_trace_topic(
             begun.request_id, True, ReturnType.SUCCESS
         )  # fmt: skip
         assert ended.group == group
+
+
+async def test_what_a_consumer_polls_is_found_in_the_trace_topic(
+    name_server: str, topics: Callable[..., str]
+) -> None:
+    topic, group = topics(queues=1), unique("traced")
+    options = PullConsumerOptions(trace=True, trace_batch=1, from_where=ConsumeFromWhere.FIRST_OFFSET)
+    async with Admin(name_server) as admin, Producer(unique("p"), name_server=name_server) as producer:
+        sent = await producer.send(Message(topic, b"body"))
+        consumer = PullConsumer(group, name_server=name_server, options=options)
+        consumer.subscribe(topic)
+        async with consumer, asyncio.timeout(20):
+            while not await consumer.poll():
+                pass
+        begun, ended = sorted(
+            await records_of(admin, sent.message_id, {ConsumeBegun, ConsumeEnded}), key=_type_name
+        )
+        assert isinstance(begun, ConsumeBegun)
+        assert isinstance(ended, ConsumeEnded)
+        assert (begun.group, ended.request_id, ended.success) == (group, begun.request_id, True)
 
 
 async def test_a_producer_that_is_not_traced_leaves_no_trace(
