@@ -130,11 +130,15 @@ class PopConsumer:
         )
         if not 1 <= terms.batch <= 32 or terms.wait_s < 0:
             raise ConfigError(f"batch must be 1..32 and wait_s at least 0, not {batch} and {wait_s}")
-        return await sources.receive(await self._places(topic), terms)
+        places = await self._places(topic)
+        try:
+            return await sources.receive(places, terms)
+        except NotRunning:  # closed meanwhile
+            return []
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """One message after the other, until the consumer is closed. Acknowledge each: nothing does it for you."""
-        while not self._closed:
+        while self.running:
             for message in await self.receive():
                 yield message
 
@@ -155,6 +159,10 @@ class PopConsumer:
         acks = self._running()[2]
         receipt = await acks.hide(self._topic(message), receipt_of(message), _ms("seconds", seconds))
         message.put_property(Property.POP_CHECK_POINT, receipt.text)
+
+    @property
+    def running(self) -> bool:
+        return self._instance is not None
 
     # ---- as the instance sees us ----
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ClientError
+from firearrow.client.errors import ClientError, NotRunning
 from firearrow.client.message import MessageQueue
 from firearrow.client.popping import (
     GRACE_S,
@@ -95,9 +95,13 @@ class PopSources:
         self._attempts: dict[MessageQueue, str] = {}
         self._kept: deque[_Kept] = deque()
         self._turn = 0
+        self._closed = False
 
     async def receive(self, sources: Sequence[PopSource], terms: Terms) -> list[ReceivedMessage]:
-        """At most `batch` messages of one source; none if nothing came in time. ClientError: no broker answers."""
+        """At most `batch` messages of one source; none if nothing came in time.
+
+        ClientError: no broker answers. NotRunning: closed meanwhile.
+        """
         deadline = self._loop.time() + terms.wait_s
         while True:
             found = self._from_kept(terms.batch)
@@ -113,6 +117,7 @@ class PopSources:
 
     async def close(self) -> None:
         """What brokers still hand out comes back to the group when its invisible time is over."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -152,11 +157,16 @@ class PopSources:
 
     async def _take(self, source: PopSource, terms: Terms, hold_s: float) -> PopResult:
         """A pop of our own, or one that was left by who waited for it. Cancelled, it is left to the next."""
+        if self._closed:
+            raise NotRunning("the consumer is closed")
         orphans = self._orphans.get(source.queue)
         task = orphans.pop() if orphans else self._spawn(self._pop(source, terms, hold_s))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if task.cancelled() and not (own is not None and own.cancelling()):
+                raise NotRunning("the consumer was closed") from None
             if not task.cancelled():
                 self._orphans.setdefault(source.queue, []).append(task)
                 task.add_done_callback(lambda _: self._bury(source.queue, task))
@@ -210,7 +220,7 @@ class PopSources:
         """Until a broker says that it has something, or the time is over."""
         watches = [self._watch(source, wait_s) for source in sources]
         done, _ = await asyncio.wait(watches, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-        if done:
+        if done and not self._closed:
             some = any(not task.exception() and task.result() for task in done if not task.cancelled())
             await asyncio.sleep(min(wait_s, EMPTY_PAUSE_S if some else FULL_PAUSE_S))
 

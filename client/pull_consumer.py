@@ -94,8 +94,7 @@ class PullConsumer:
             await role.begin()
         except BaseException:
             self._role = None
-            await role.end()
-            await instance.leave()
+            await self._leave(role, instance)
             raise
         self._instance = instance
         traced = Traced(self.group, self.options, self._namespace, self._consume_hooks)

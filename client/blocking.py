@@ -1,0 +1,399 @@
+"""The same verbs without `await`: Producer, PushConsumer, PullConsumer, PopConsumer and Admin for threads.
+
+A façade over the objects of firearrow.client, which live in one loop thread of the process; no second implementation.
+Any thread; also within somebody else's event loop, which then waits. Only the client's own loop is refused: handlers
+that are coroutine functions, and listeners, run there.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar, overload
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client import admin, pop_consumer, producer, pull_consumer, push_consumer, transactions
+from firearrow.client.facade import Facade, Plain, Verb
+from firearrow.client.handover import Handover
+from firearrow.client.hooks import (
+    ConsumeHook,
+    EndTransactionHook,
+    FilterHook,
+    ForbiddenCheck,
+    RpcHook,
+    SendHook,
+)
+from firearrow.client.listeners import Handler
+from firearrow.client.loop_thread import LoopThread
+from firearrow.client.message import Message, MessageQueue, SendResult
+from firearrow.client.offset_store import OffsetStore
+from firearrow.client.options import (
+    ClientOptions,
+    PopConsumerOptions,
+    ProducerOptions,
+    PullConsumerOptions,
+    PushConsumerOptions,
+)
+from firearrow.client.push_setting import QueueListener
+from firearrow.client.selectors import Selector
+from firearrow.client.states import ServiceState
+from firearrow.client.termination import SIGNALS
+from firearrow.client.transaction_checks import Checker
+
+__all__ = ["Admin", "PopConsumer", "Producer", "PullConsumer", "PushConsumer", "Transaction"]
+
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
+
+
+class Producer(Facade[producer.Producer]):
+    """See firearrow.client.Producer. A plain `checker` is called in a thread."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_server: str | None = None,
+        options: ProducerOptions | None = None,
+        client: ClientOptions | None = None,
+        checker: Checker | None = None,
+        send_hooks: Sequence[SendHook] = (),
+        forbidden: Sequence[ForbiddenCheck] = (),
+        end_transaction_hooks: Sequence[EndTransactionHook] = (),
+        rpc_hooks: Sequence[RpcHook] = (),
+    ) -> None:
+        super().__init__(
+            lambda: producer.Producer(
+                group, name_server=name_server, options=options, client=client, checker=checker,
+                send_hooks=send_hooks, forbidden=forbidden, end_transaction_hooks=end_transaction_hooks,
+                rpc_hooks=rpc_hooks,
+            )
+        )  # fmt: skip
+        self._handover = Handover(self._thread, self._inner.options)
+
+    send = Verb(producer.Producer.send)
+    send_oneway = Verb(producer.Producer.send_oneway)
+    send_batch = Verb(producer.Producer.send_batch)
+    recall = Verb(producer.Producer.recall)
+    send_in_transaction = Verb(producer.Producer.send_in_transaction)
+    request = Verb(producer.Producer.request)
+    reply = Verb(producer.Producer.reply)
+
+    def submit(
+        self,
+        message: Message,
+        *,
+        timeout_s: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> Future[SendResult]:
+        """The future of the result, which raises whatever goes wrong. Waits while too many are on the way."""
+        return self._handover.submit(
+            partial(self._inner.submit, message, timeout_s=timeout_s, queue=queue, selector=selector)
+        )
+
+    def transaction(self, message: Message, *, timeout_s: float | None = None) -> "Transaction":
+        """`with producer.transaction(message):` commits at the end, rolls back on an exception."""
+        make = partial(self._inner.transaction, message, timeout_s=timeout_s)
+        return Transaction(self._thread, self._thread.call(make))
+
+    @property
+    def group(self) -> str:
+        return self._inner.group
+
+    @property
+    def state(self) -> ServiceState:
+        return self._inner.state
+
+
+class Transaction:
+    """See firearrow.client.transactions.Transaction."""
+
+    def __init__(self, thread: LoopThread, inner: transactions.Transaction) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    @property
+    def sent(self) -> SendResult:
+        return self._inner.sent
+
+    @property
+    def id(self) -> str:
+        return self._inner.id
+
+    @property
+    def state(self) -> transactions.TransactionState | None:
+        return self._inner.state
+
+    def leave_unknown(self) -> None:
+        """Decide nothing: the broker will ask the checker."""
+        self._inner.leave_unknown()
+
+    def roll_back(self) -> None:
+        """Nobody is to see the message, though no exception is raised."""
+        self._inner.roll_back()
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._inner.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.run(partial(self._inner.__aexit__, kind, error, trace))
+
+
+class PushConsumer(Facade[push_consumer.PushConsumer]):
+    """See firearrow.client.PushConsumer. Plain handlers run in threads and may use blocking objects."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_server: str | None = None,
+        options: PushConsumerOptions | None = None,
+        client: ClientOptions | None = None,
+        offset_store: OffsetStore | None = None,
+        queue_listener: QueueListener | None = None,
+        consume_hooks: Sequence[ConsumeHook] = (),
+        filter_hooks: Sequence[FilterHook] = (),
+        rpc_hooks: Sequence[RpcHook] = (),
+    ) -> None:
+        super().__init__(
+            lambda: push_consumer.PushConsumer(
+                group, name_server=name_server, options=options, client=client, offset_store=offset_store,
+                queue_listener=queue_listener, consume_hooks=consume_hooks, filter_hooks=filter_hooks,
+                rpc_hooks=rpc_hooks,
+            )
+        )  # fmt: skip
+
+    @overload
+    def subscribe(
+        self, topic: str, handler: None = None, *, tags: str | None = None, sql: str | None = None
+    ) -> "Subscribing": ...
+    @overload
+    def subscribe(
+        self, topic: str, handler: AnyHandler, *, tags: str | None = None, sql: str | None = None
+    ) -> AnyHandler: ...
+    def subscribe(
+        self, topic: str, handler: Handler | None = None, *, tags: str | None = None, sql: str | None = None
+    ) -> "Subscribing | Handler":
+        """Send the topic's messages to `handler`; without one, decorates it. ConfigError."""
+        if handler is None:
+            return Subscribing(self, topic, tags, sql)
+        return self._thread.call(partial(self._inner.subscribe, topic, handler, tags=tags, sql=sql))
+
+    unsubscribe = Plain(push_consumer.PushConsumer.unsubscribe)
+    pause = Plain(push_consumer.PushConsumer.pause)
+    resume = Plain(push_consumer.PushConsumer.resume)
+    stop = Plain(push_consumer.PushConsumer.stop)
+
+    def run(self) -> None:
+        """Start unless started, and wait until `stop` or `close` is called or a signal comes; then drain and close.
+
+        SIGTERM and SIGINT count in the main thread; a second one has its usual effect.
+        """
+        self._thread.opened(self._inner)
+        try:
+            with _stopped_by_signals(partial(self._thread.post, self._inner.stop)):
+                self._thread.run(self._inner.run)
+        finally:
+            self._thread.closed(self._inner)
+
+    def close(self, drain_s: float | None = None) -> None:
+        """Leave for good. Handlers that run may finish for so long (`drain_s` of the options), and count."""
+        self._close(partial(self._inner.close, drain_s))
+
+    @property
+    def group(self) -> str:
+        return self._inner.group
+
+    @property
+    def state(self) -> ServiceState:
+        return self._inner.state
+
+    @property
+    def client_id(self) -> str | None:
+        return self._inner.client_id
+
+    @property
+    def paused(self) -> bool:
+        return self._inner.paused
+
+    @property
+    def queues(self) -> frozenset[MessageQueue]:
+        """Those that are ours now."""
+        return self._thread.call(lambda: self._inner.queues)
+
+
+class Subscribing:
+    """The decorator that `subscribe` gives without a handler."""
+
+    def __init__(self, consumer: PushConsumer, topic: str, tags: str | None, sql: str | None) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._tags = tags
+        self._sql = sql
+
+    def __call__(self, handler: AnyHandler) -> AnyHandler:
+        return self._consumer.subscribe(self._topic, handler, tags=self._tags, sql=self._sql)
+
+
+class PullConsumer(Facade[pull_consumer.PullConsumer]):
+    """See firearrow.client.PullConsumer."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_server: str | None = None,
+        options: PullConsumerOptions | None = None,
+        client: ClientOptions | None = None,
+        offset_store: OffsetStore | None = None,
+        consume_hooks: Sequence[ConsumeHook] = (),
+        filter_hooks: Sequence[FilterHook] = (),
+        rpc_hooks: Sequence[RpcHook] = (),
+    ) -> None:
+        super().__init__(
+            lambda: pull_consumer.PullConsumer(
+                group, name_server=name_server, options=options, client=client, offset_store=offset_store,
+                consume_hooks=consume_hooks, filter_hooks=filter_hooks, rpc_hooks=rpc_hooks,
+            )
+        )  # fmt: skip
+
+    subscribe = Plain(pull_consumer.PullConsumer.subscribe)
+    unsubscribe = Plain(pull_consumer.PullConsumer.unsubscribe)
+    assign = Plain(pull_consumer.PullConsumer.assign)
+    assignment = Plain(pull_consumer.PullConsumer.assignment)
+    poll = Verb(pull_consumer.PullConsumer.poll)
+    commit = Verb(pull_consumer.PullConsumer.commit)
+    committed = Verb(pull_consumer.PullConsumer.committed)
+    position = Plain(pull_consumer.PullConsumer.position)
+    seek = Verb(pull_consumer.PullConsumer.seek)
+    seek_to_begin = Verb(pull_consumer.PullConsumer.seek_to_begin)
+    seek_to_end = Verb(pull_consumer.PullConsumer.seek_to_end)
+    pause = Plain(pull_consumer.PullConsumer.pause)
+    resume = Plain(pull_consumer.PullConsumer.resume)
+    fetch_queues = Verb(pull_consumer.PullConsumer.fetch_queues)
+    offset_for_time = Verb(pull_consumer.PullConsumer.offset_for_time)
+    first_offset = Verb(pull_consumer.PullConsumer.first_offset)
+    last_offset = Verb(pull_consumer.PullConsumer.last_offset)
+    on_queues_changed = Verb(pull_consumer.PullConsumer.on_queues_changed)
+
+    def close(self, *, commit: bool | None = None) -> None:
+        """Leave for good. `commit`: what was polled last is done; by default if `auto_commit` is on."""
+        self._close(partial(self._inner.close, commit=commit))
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """One message after the other, until the consumer is closed; each is done when you come for the next."""
+        while self.state is ServiceState.RUNNING:
+            yield from self.poll(max_messages=1)
+
+    @property
+    def group(self) -> str:
+        return self._inner.group
+
+    @property
+    def state(self) -> ServiceState:
+        return self._inner.state
+
+
+class PopConsumer(Facade[pop_consumer.PopConsumer]):
+    """See firearrow.client.PopConsumer."""
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_server: str | None = None,
+        options: PopConsumerOptions | None = None,
+        client: ClientOptions | None = None,
+    ) -> None:
+        super().__init__(
+            lambda: pop_consumer.PopConsumer(group, name_server=name_server, options=options, client=client)
+        )
+
+    subscribe = Plain(pop_consumer.PopConsumer.subscribe)
+    unsubscribe = Plain(pop_consumer.PopConsumer.unsubscribe)
+    receive = Verb(pop_consumer.PopConsumer.receive)
+    ack = Verb(pop_consumer.PopConsumer.ack)
+    ack_batch = Verb(pop_consumer.PopConsumer.ack_batch)
+    change_invisible = Verb(pop_consumer.PopConsumer.change_invisible)
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        """One message after the other, until the consumer is closed. Acknowledge each: nothing does it for you."""
+        while self._inner.running:
+            yield from self.receive()
+
+    @property
+    def group(self) -> str:
+        return self._inner.group
+
+
+class Admin(Facade[admin.Admin]):
+    """See firearrow.client.Admin."""
+
+    def __init__(
+        self,
+        name_server: str | None = None,
+        *,
+        client: ClientOptions | None = None,
+        timeout_s: float = admin.TIMEOUT_S,
+    ) -> None:
+        super().__init__(lambda: admin.Admin(name_server, client=client, timeout_s=timeout_s))
+
+    cluster_info = Verb(admin.Admin.cluster_info)
+    broker_config = Verb(admin.Admin.broker_config)
+    update_broker_config = Verb(admin.Admin.update_broker_config)
+    broker_runtime = Verb(admin.Admin.broker_runtime)
+    create_topic = Verb(admin.Admin.create_topic)
+    delete_topic = Verb(admin.Admin.delete_topic)
+    topics = Verb(admin.Admin.topics)
+    topic_config = Verb(admin.Admin.topic_config)
+    topic_stats = Verb(admin.Admin.topic_stats)
+    queues = Verb(admin.Admin.queues)
+    max_offset = Verb(admin.Admin.max_offset)
+    min_offset = Verb(admin.Admin.min_offset)
+    earliest_ms = Verb(admin.Admin.earliest_ms)
+    offset_at = Verb(admin.Admin.offset_at)
+    view_message = Verb(admin.Admin.view_message)
+    message_by_unique_id = Verb(admin.Admin.message_by_unique_id)
+    messages_by_key = Verb(admin.Admin.messages_by_key)
+    create_group = Verb(admin.Admin.create_group)
+    delete_group = Verb(admin.Admin.delete_group)
+    groups = Verb(admin.Admin.groups)
+    groups_of = Verb(admin.Admin.groups_of)
+    consumer_lag = Verb(admin.Admin.consumer_lag)
+    offset = Verb(admin.Admin.offset)
+    update_offset = Verb(admin.Admin.update_offset)
+    reset_offsets = Verb(admin.Admin.reset_offsets)
+    consumers = Verb(admin.Admin.consumers)
+    producers = Verb(admin.Admin.producers)
+    running_info = Verb(admin.Admin.running_info)
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """In the main thread the first SIGTERM or SIGINT calls it; a second one does what it did before."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            if handler is not None:  # None: somebody's who is no Python
+                signal.signal(number, handler)
+
+    def stopped(number: int, frame: object) -> None:
+        restore()
+        stop()
+
+    for number in SIGNALS:
+        signal.signal(number, stopped)
+    try:
+        yield
+    finally:
+        restore()
