@@ -7,7 +7,7 @@ import itertools
 import os
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -165,6 +165,7 @@ class _ConsumerOptions:
     span_max: int = 2000
     queue_messages_max: int = 1000
     queue_bytes_max: int = 100 * MIB
+    """At least 1 MiB; what a queue holds is compared in whole MiB, as Java does it."""
     local_offsets: Path = field(default_factory=lambda: Path.home() / ".rocketmq_offsets")
     trace: bool = False
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
@@ -173,7 +174,7 @@ class _ConsumerOptions:
     def __post_init__(self) -> None:
         _within(self, "span_max", 1, 65535)
         _within(self, "queue_messages_max", 1, 65535)
-        _within(self, "queue_bytes_max", 1, 1024 * MIB)
+        _within(self, "queue_bytes_max", MIB, 1024 * MIB)
         _within(self, "trace_batch", 1, 20)
 
 
@@ -188,7 +189,9 @@ class PushConsumerOptions(_ConsumerOptions):
     pull_batch_bytes: int = 256 * 1024
     pull_interval_s: float = 0
     pull_suspend_s: float = 15
+    """How long a broker may hold a pull until there is something."""
     pull_timeout_s: float = 30
+    """How long the answer to a pull is waited for, longer than `pull_suspend_s`."""
     topic_messages_max: int | None = None
     topic_bytes_max: int | None = None
     post_subscription: bool = False
@@ -206,7 +209,6 @@ class PushConsumerOptions(_ConsumerOptions):
     pop_batch: int = 32
     pop_invisible_s: float = 60
     pop_queue_max: int = 96
-    properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super(PushConsumerOptions, self).__post_init__()
@@ -215,12 +217,19 @@ class PushConsumerOptions(_ConsumerOptions):
         _within(self, "pull_batch", 1, 1024)
         _within(self, "pull_batch_bytes", 1, 64 * MIB)
         _within(self, "pull_interval_s", 0, 65.535)
+        _within(self, "pull_suspend_s", 0, 3600)
+        _within(self, "pull_timeout_s", 0.001, 86400)
+        if self.pull_timeout_s <= self.pull_suspend_s:
+            raise ConfigError("pull_timeout_s must be above pull_suspend_s")
         _within(self, "topic_messages_max", 1, 6553500)
-        _within(self, "topic_bytes_max", 1, 102400 * MIB)
+        _within(self, "topic_bytes_max", MIB, 102400 * MIB)
         _within(self, "max_reconsume_times", -1, (1 << 31) - 1)
         _within(self, "consume_timeout_s", 0.001, 86400 * 365)
+        _within(self, "suspend_s", 0.01, 30)
+        _within(self, "drain_s", 0, 86400)
         _within(self, "pop_batch", 1, 32)
         _within(self, "pop_invisible_s", 5, 300)
+        _within(self, "pop_queue_max", 1, 65535)
         if not self.client_rebalance and (self.orderly or self.model is MessageModel.BROADCASTING):
             raise ConfigError("client_rebalance=False is for concurrent, clustering consumers only")
 
