@@ -43,6 +43,8 @@ JAVA_NAMES = {
     TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
 }
 
+DELAYS = {Property.DELAY, Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS}
+
 Local = Callable[[Message, Any], Any]
 """The local work, given the message and the caller's argument: a TransactionState, or None (UNKNOWN); may be async."""
 
@@ -101,7 +103,8 @@ class Transactions:
 
     async def begin(self, message: Message, timeout_s: float | None) -> tuple[Message, SendResult]:
         """Send it as a half message, after making sure that brokers know whom to ask. The copy that was sent."""
-        if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
+        delayed = message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None
+        if delayed or not DELAYS.isdisjoint(message.properties):
             raise MessageRefused("a message of a transaction cannot be delayed")
         await self._introductions.meet(self._namespace.wrap(message.topic))
         prepared = {Property.TRANSACTION_PREPARED: "true", Property.PRODUCER_GROUP: self._sender.group}
@@ -118,9 +121,9 @@ class Transactions:
         self, half: Message, sent: SendResult, state: TransactionState, error: BaseException | None = None
     ) -> None:
         """Tell the broker. If that fails, it is logged: the broker will ask."""
-        instance, broker_name = self._sender.instance, sent.queue.broker_name
-        wrapped = self._namespace.wrap(half.topic)
+        broker_name, wrapped = sent.queue.broker_name, self._namespace.wrap(half.topic)
         try:
+            instance = self._sender.instance
             _, physical_offset = decode_offset_id(sent.offset_message_id)
             address = await instance.master(broker_name, wrapped)
             self._tell_hooks(half, sent.message_id, sent.transaction_id or "", address, state)

@@ -234,7 +234,8 @@ async def test_an_end_that_cannot_be_told_is_no_error(sender: Sender, transactio
 
 async def test_delays_are_refused_before_anything_leaves(sender: Sender, transactions: Transactions) -> None:
     for message in (
-        Message("t", b"x", delay_level=1), Message("t", b"x", delay_s=1.0), Message("t", b"x", deliver_at_ms=1)
+        Message("t", b"x", delay_level=1), Message("t", b"x", delay_s=1.0), Message("t", b"x", deliver_at_ms=1),
+        Message("t", b"x", properties={"TIMER_DELAY_SEC": "1"}),
     ):  # fmt: skip
         with pytest.raises(MessageRefused):
             await transactions.begin(message, None)
@@ -417,6 +418,15 @@ async def test_producers_of_one_client_are_asked_each_for_its_own(name_server: s
             transaction.leave_unknown()
         await until_visible(admin, topic, 2)
         assert set(asked) == {b"y"}
+
+
+async def test_a_producer_that_is_closed_too_early_leaves_it_open(name_server: str, topic: str) -> None:
+    producer = Producer(unique("tx"), name_server=name_server, checker=never_asked)
+    await producer.start()
+    async with producer.transaction(Message(topic, b"x")):
+        await producer.close()
+    async with Admin(name_server) as admin:
+        assert await visible(admin, topic) == 0
 
 
 async def test_a_producer_without_checker_has_no_transactions(name_server: str, topic: str) -> None:
