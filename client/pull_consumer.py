@@ -118,10 +118,17 @@ class PullConsumer:
             role.tasks.settle()
         if self.options.auto_commit or commit:
             role.commit_done()
-        await role.end()
-        if self._tracing is not None:
-            await self._tracing.close()
-        await instance.leave()
+        await self._leave(role, instance)
+
+    async def _leave(self, role: PullRole, instance: Instance) -> None:
+        try:
+            await role.end()
+            if self._tracing is not None:
+                await self._tracing.close()
+        finally:
+            for hook in self._rpc_hooks:
+                instance.channels.hooks.remove(hook)
+            await instance.leave()
 
     async def __aenter__(self) -> Self:
         return await self.start()
