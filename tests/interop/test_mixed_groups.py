@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,6 @@ from tests.interop.peers import Peer, address
 from tests.interop.workshop import go_driver, java_class_path, need
 from tests.process import Connection
 from tests.process.requests import topic_ext
-from tests.process.stored import wait_for
 
 pytestmark = pytest.mark.interop
 LANGUAGES = ("python", "java5", "go")
@@ -130,7 +130,10 @@ def test_joining_and_leaving_under_load_loses_nothing(
             if count is not None:
                 held(members["python"], names["python"], topic, count)
     wanted = set(bodies)
-    wait_for(lambda: wanted <= got().keys(), 60)
+    deadline = time.monotonic() + 60
+    while missing := wanted - got().keys():
+        assert time.monotonic() < deadline, f"{len(missing)} of {len(wanted)} did not come"
+        time.sleep(0.05)
     for language in ("python", "go"):
         leave(language)
     repeated = sum(times - 1 for times in got().values())
