@@ -1,12 +1,18 @@
 """Members of one group at a real broker share its queues and inherit them."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
+
+import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client import java_json
+from firearrow.client.allocate import strategy_of
 from firearrow.client.instance import Instance
 from firearrow.client.locks import QueueLocks
-from firearrow.client.options import ClientOptions
+from firearrow.client.message import MessageQueue, java_order
+from firearrow.client.options import ClientOptions, PushConsumerOptions
+from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.rounds import Member
 from tests.client.waiting import wait_until
@@ -95,3 +101,38 @@ async def test_a_broker_may_have_queues_popped(
     )
     assert one.begun == []
     await one.leave()
+
+
+@pytest.mark.parametrize("allocate", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
+async def test_each_strategy_gives_each_queue_one_owner(
+    name_server: str, topics: Callable[..., str], allocate: str
+) -> None:
+    topic, group, strategy = topics(queues=8), unique("group"), strategy_of(allocate)
+    both = [await member(name_server, group, [topic], strategy=strategy) for _ in range(2)]
+    ids = sorted((one.instance.client_id for one in both), key=java_order)
+    queues = sorted(await both[0].instance.routes.subscribe_queues(topic))
+    wanted = {
+        client_id: [queue.queue_id for queue in strategy(group, client_id, queues, ids)] for client_id in ids
+    }
+    await wait_until(lambda: {one.instance.client_id: one.mine for one in both} == wanted)
+    assert sorted(chain.from_iterable(wanted.values())) == list(range(8))
+    for one in both:
+        await one.leave()
+
+
+async def test_a_strategy_may_be_anybody_s(name_server: str, topics: Callable[..., str]) -> None:
+    topic = topics(queues=4)
+
+    def odd(
+        group: str, client_id: str, queues: Sequence[MessageQueue], ids: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        assert ids == [client_id]
+        return [queue for queue in queues if queue.queue_id % 2]
+
+    consumer = PushConsumer(
+        unique("group"), name_server=name_server, options=PushConsumerOptions(allocate=odd)
+    )
+    consumer.subscribe(topic, lambda messages: None)
+    async with consumer:
+        mine = {MessageQueue(topic, "broker-a", number) for number in (1, 3)}
+        await wait_until(lambda: {queue for queue in consumer.queues if queue.topic == topic} == mine)
