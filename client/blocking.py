@@ -5,11 +5,8 @@ Any thread; also within somebody else's event loop, which then waits. Only the c
 that are coroutine functions, and listeners, run there.
 """
 
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, overload
@@ -40,7 +37,7 @@ from firearrow.client.options import (
 from firearrow.client.push_setting import QueueListener
 from firearrow.client.selectors import Selector
 from firearrow.client.states import ServiceState
-from firearrow.client.termination import SIGNALS
+from firearrow.client.termination import stopped_by_signals
 from firearrow.client.transaction_checks import Checker
 
 __all__ = ["Admin", "PopConsumer", "Producer", "PullConsumer", "PushConsumer", "Transaction"]
@@ -189,6 +186,7 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
     pause = Plain(push_consumer.PushConsumer.pause)
     resume = Plain(push_consumer.PushConsumer.resume)
     stop = Plain(push_consumer.PushConsumer.stop)
+    stats = Plain(push_consumer.PushConsumer.stats)
 
     def run(self) -> None:
         """Start unless started, and wait until `stop` or `close` is called or a signal comes; then drain and close.
@@ -197,7 +195,7 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
         """
         self._thread.opened(self._inner)
         try:
-            with _stopped_by_signals(partial(self._thread.post, self._inner.stop)):
+            with stopped_by_signals(partial(self._thread.post, self._inner.stop)):
                 self._thread.run(self._inner.run)
         finally:
             self._thread.closed(self._inner)
@@ -372,28 +370,3 @@ class Admin(Facade[admin.Admin]):
     consumers = Verb(admin.Admin.consumers)
     producers = Verb(admin.Admin.producers)
     running_info = Verb(admin.Admin.running_info)
-
-
-@contextmanager
-def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """In the main thread the first SIGTERM or SIGINT calls it; a second one does what it did before."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            if handler is not None:  # None: somebody's who is no Python
-                signal.signal(number, handler)
-
-    def stopped(number: int, frame: object) -> None:
-        restore()
-        stop()
-
-    for number in SIGNALS:
-        signal.signal(number, stopped)
-    try:
-        yield
-    finally:
-        restore()

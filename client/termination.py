@@ -65,3 +65,28 @@ def on_termination(called: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         termination.remove(called)
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """The same where no loop runs: within, the first signal calls it in the main thread, which may be waiting."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            if handler is not None:  # None: somebody's who is no Python
+                signal.signal(number, handler)
+
+    def stopped(number: int, frame: object) -> None:
+        restore()
+        stop()
+
+    for number in SIGNALS:
+        signal.signal(number, stopped)
+    try:
+        yield
+    finally:
+        restore()

@@ -1,0 +1,453 @@
+"""The blocking façade: the verbs of the asynchronous objects from any thread, and where it must refuse."""
+
+import asyncio
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from firearrow import client as asynchronous
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client import blocking
+from firearrow.client.consuming import ConsumeResult
+from firearrow.client.errors import ConfigError, MessageRefused, NoRoute, NotRunning, TooManyRequests
+from firearrow.client.handover import Handover
+from firearrow.client.loop_thread import LoopThread
+from firearrow.client.message import Message, SendResult, SendStatus
+from firearrow.client.options import (
+    ConsumeFromWhere,
+    PopConsumerOptions,
+    ProducerOptions,
+    PullConsumerOptions,
+    PushConsumerOptions,
+)
+from firearrow.client.transactions import TransactionState
+from tests.client.conftest import unique
+
+Topics = Callable[..., str]
+FIRST = ConsumeFromWhere.FIRST_OFFSET
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def producer(name_server: str, **options: object) -> blocking.Producer:
+    return blocking.Producer(
+        unique("group"),
+        name_server=name_server,
+        options=ProducerOptions(**options),  # type: ignore[arg-type]
+    )
+
+
+def pull(name_server: str, topic: str, group: str | None = None) -> blocking.PullConsumer:
+    made = blocking.PullConsumer(
+        group or unique("group"), name_server=name_server, options=PullConsumerOptions(from_where=FIRST)
+    )
+    made.subscribe(topic)
+    return made
+
+
+# ---- it is complete ----
+
+
+@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer", "PopConsumer", "Admin"])
+def test_each_verb_has_its_twin_with_the_same_arguments(name: str) -> None:
+    """`start` gives the object itself, dunder methods are of other kinds."""
+    inner, facade = getattr(asynchronous, name), getattr(blocking, name)
+    not_for_users = {
+        "topics",
+        "heartbeat_data",
+        "rebalance",
+        "persist_offsets",
+        "end_transaction_hooks",
+        "instance",
+    }
+    if name == "Admin":
+        not_for_users = set()
+    verbs = {
+        verb: method
+        for verb, method in inspect.getmembers(inner)
+        if not verb.startswith("_") and verb not in not_for_users and inspect.isfunction(method)
+    }
+    assert verbs
+    for verb, method in verbs.items():
+        twin = inspect.unwrap(vars(facade).get(verb, getattr(facade, verb)))
+        wanted = [(one.name, one.kind, one.default) for one in inspect.signature(method).parameters.values()]
+        found = [(one.name, one.kind, one.default) for one in inspect.signature(twin).parameters.values()]
+        assert found == wanted, verb
+    made = [
+        (one.name, one.kind, one.default) for one in inspect.signature(inner.__init__).parameters.values()
+    ]
+    assert [
+        (one.name, one.kind, one.default) for one in inspect.signature(facade.__init__).parameters.values()
+    ] == made
+
+
+# ---- verbs ----
+
+
+def test_sending_and_pulling(name_server: str, topics: Topics) -> None:
+    topic = topics()
+    with producer(name_server) as sending, pull(name_server, topic) as pulling:
+        result = sending.send(Message(topic, b"sent"))
+        assert result.status is SendStatus.SEND_OK
+        sending.send_batch([Message(topic, b"batch 1"), Message(topic, b"batch 2")])
+        sending.send_oneway(Message(topic, b"oneway"))
+        found: list[bytes] = []
+        for message in pulling:
+            found.append(message.body)
+            if len(found) == 4:
+                break
+        assert sorted(found) == [b"batch 1", b"batch 2", b"oneway", b"sent"]
+        pulling.commit()
+        queues = pulling.assignment()
+        assert sum(pulling.committed(queue) or 0 for queue in queues) == 4
+        assert sum(pulling.position(queue) or 0 for queue in queues) == 4
+
+
+def test_errors_are_those_of_the_asynchronous_objects(name_server: str) -> None:
+    with pytest.raises(ConfigError):
+        blocking.Producer("not a name", name_server=name_server)
+    sending = producer(name_server)
+    with pytest.raises(NotRunning):
+        sending.send(Message("T", b""))
+    with sending:
+        with pytest.raises(MessageRefused):
+            sending.send(Message("SCHEDULE_TOPIC_XXXX", b"x"))
+        with pytest.raises(NoRoute), blocking.Admin(name_server) as admin:
+            admin.queues(unique("nothing"))
+    sending.close()
+    with pytest.raises(NotRunning):
+        sending.start()
+
+
+def test_futures_of_submitted_messages(name_server: str, topics: Topics) -> None:
+    topic = topics()
+    with producer(name_server, in_flight_max=50) as sending:
+        futures = [sending.submit(Message(topic, b"%d" % number)) for number in range(500)]
+        assert {future.result(30).status for future in futures} == {SendStatus.SEND_OK}
+        refused = sending.submit(Message("SCHEDULE_TOPIC_XXXX", b"x"))
+        assert isinstance(refused.exception(10), MessageRefused)
+    assert isinstance(sending.submit(Message(topic, b"late")).exception(10), NotRunning)
+
+
+def test_many_threads_share_one_producer(name_server: str, topics: Topics) -> None:
+    topic = topics()
+    with producer(name_server) as sending, ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda number: sending.send(Message(topic, b"%d" % number)), range(200)))
+    assert len({result.message_id for result in results}) == 200
+
+
+def test_a_push_consumer_with_plain_handlers_that_send_themselves(name_server: str, topics: Topics) -> None:
+    """Handlers run in threads, so they may use blocking objects."""
+    first, second = topics(), topics()
+    done = threading.Event()
+    options = PushConsumerOptions(from_where=FIRST)
+    consumer = blocking.PushConsumer(unique("group"), name_server=name_server, options=options)
+    with producer(name_server) as sending:
+
+        @consumer.subscribe(first)
+        def pass_on(messages: list[ReceivedMessage]) -> ConsumeResult:
+            for message in messages:
+                sending.send(Message(second, message.body))
+            return ConsumeResult.SUCCESS
+
+        consumer.subscribe(second, lambda messages: done.set())
+        with consumer:
+            sending.send(Message(first, b"body"))
+            assert done.wait(20)
+            assert {queue.topic for queue in consumer.queues} >= {first, second}
+            consumer.pause()
+            assert consumer.paused
+            consumer.resume()
+    with pytest.raises(NotRunning):
+        consumer.pause()
+
+
+def test_popping(name_server: str, topics: Topics) -> None:
+    topic = topics()
+    popping = blocking.PopConsumer(
+        unique("group"), name_server=name_server, options=PopConsumerOptions(from_where=FIRST, wait_s=5)
+    )
+    popping.subscribe(topic)
+    with producer(name_server) as sending, popping:
+        sending.send(Message(topic, b"1"))
+        sending.send(Message(topic, b"2"))
+        found = []
+        for message in popping:
+            popping.change_invisible(message, 30)
+            popping.ack(message)
+            found.append(message.body)
+            if len(found) == 2:
+                break
+        assert sorted(found) == [b"1", b"2"]
+        assert popping.receive(wait_s=0) == []
+
+
+def test_closing_from_another_thread_ends_an_iteration(name_server: str, topics: Topics) -> None:
+    popping = blocking.PopConsumer(unique("group"), name_server=name_server)
+    popping.subscribe(topics())
+    pulling = pull(name_server, topics())
+    for consumer in (popping, pulling):
+        consumer.start()
+        timer = threading.Timer(0.3, consumer.close)
+        timer.start()
+        assert list(consumer) == []
+        timer.join()
+
+
+def test_transactions(name_server: str, topics: Topics) -> None:
+    topic = topics(message_type="TRANSACTION")
+    sending = blocking.Producer(
+        unique("group"), name_server=name_server, checker=lambda message: TransactionState.UNKNOWN
+    )
+    with sending, pull(name_server, topic) as pulling:
+        with sending.transaction(Message(topic, b"committed")) as transaction:
+            assert transaction.id == transaction.sent.message_id
+        assert transaction.state is TransactionState.COMMIT
+        with pytest.raises(ValueError, match="broken"), sending.transaction(Message(topic, b"rolled back")):
+            raise ValueError("broken")
+        threads: list[threading.Thread] = []
+
+        def work(message: Message, argument: object) -> TransactionState:
+            threads.append(threading.current_thread())
+            return TransactionState.COMMIT
+
+        result = sending.send_in_transaction(Message(topic, b"by a function"), work)
+        assert result.state is TransactionState.COMMIT
+        assert threads[0] is not LoopThread.current()._thread
+        found = [next(iter(pulling)).body for _ in range(2)]
+        assert sorted(found) == [b"by a function", b"committed"]
+
+
+# ---- where it waits, and where it must not ----
+
+
+async def test_within_somebody_elses_loop_it_only_blocks(name_server: str, topics: Topics) -> None:
+    topic = topics()
+    with producer(name_server) as sending:
+        assert sending.send(Message(topic, b"body")).status is SendStatus.SEND_OK
+        future = sending.submit(Message(topic, b"body"))
+        assert (await asyncio.wrap_future(future)).status is SendStatus.SEND_OK
+
+
+def test_in_its_own_loop_it_refuses_to_wait_for_itself(name_server: str, topics: Topics) -> None:
+    topic = topics()
+    caught: Future[BaseException] = Future()
+    consumer = blocking.PushConsumer(
+        unique("group"), name_server=name_server, options=PushConsumerOptions(from_where=FIRST)
+    )
+    with producer(name_server) as sending:
+
+        @consumer.subscribe(topic)
+        async def handler(messages: list[ReceivedMessage]) -> None:
+            consumer.pause()  # waits for nothing, so it is allowed
+            try:
+                sending.send(Message(topic, b"again"))
+            except NotRunning as error:
+                caught.set_result(error)
+
+        with consumer:
+            sending.send(Message(topic, b"body"))
+            assert "would wait for itself" in str(caught.result(20))
+
+
+def test_an_interrupt_cancels_what_is_waited_for() -> None:
+    thread = LoopThread.current()
+    started, cancelled = threading.Event(), threading.Event()
+
+    async def forever() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    def interrupt() -> None:
+        started.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(forever)
+    assert cancelled.wait(10)
+
+
+class Full:
+    """Room for two."""
+
+    in_flight_max = 2
+    send_timeout_s = 0.05
+
+    def __init__(self, wait: bool) -> None:
+        self.wait_when_full = wait
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_more_than_there_is_room_for_waits_or_is_refused(wait: bool) -> None:
+    thread = LoopThread.current()
+    handover = Handover(thread, Full(wait))
+    sendings: list[asyncio.Future[SendResult]] = []
+
+    def submit() -> asyncio.Future[SendResult]:
+        sendings.append(thread.loop.create_future())
+        return sendings[-1]
+
+    futures = [handover.submit(submit) for _ in range(2)]
+    with pytest.raises(TooManyRequests):
+        handover.submit(submit)
+    result = thread.call(lambda: sendings[0].set_result("sent"))  # type: ignore[arg-type]
+    assert (result, futures[0].result(10)) == (None, "sent")
+    third = handover.submit(submit)
+    thread.call(sendings[1].cancel)
+    assert isinstance(futures[1].exception(10), NotRunning)
+    thread.call(lambda: sendings[2].set_exception(ConfigError("broken")))
+    assert isinstance(third.exception(10), ConfigError)
+
+
+def test_what_was_cancelled_before_the_loop_saw_it_is_not_sent() -> None:
+    thread = LoopThread.current()
+    handover = Handover(thread, Full(wait=False))
+    sent: list[int] = []
+
+    def submit() -> asyncio.Future[SendResult]:
+        sent.append(1)
+        return thread.loop.create_future()
+
+    def in_loop() -> list[bool]:
+        return [handover.submit(submit).cancel() for _ in range(2)]
+
+    assert thread.call(in_loop) == [True, True]
+    thread.call(lambda: None)
+    assert sent == []
+    assert not handover.submit(submit).done(), "there is room again"
+
+
+# ---- processes ----
+
+
+def run_script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(text), *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_what_is_open_at_the_end_of_the_interpreter_is_closed(name_server: str, topics: Topics) -> None:
+    """Messages that are on the way arrive, handlers that run come to their end, and nothing hangs."""
+    topic = topics()
+    done = run_script(
+        """
+        import sys, threading, time
+        from firearrow.client import Message, PushConsumerOptions, ConsumeFromWhere
+        from firearrow.client.blocking import Producer, PushConsumer
+
+        server, topic = sys.argv[1:]
+        began = threading.Event()
+
+        def handler(messages):
+            began.set()
+            time.sleep(0.5)
+            print("handled", flush=True)
+
+        options = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
+        consumer = PushConsumer("at-exit-" + topic, name_server=server, options=options)
+        consumer.subscribe(topic, handler)
+        consumer.start()
+        producer = Producer("at-exit-" + topic, name_server=server).start()
+        producer.send(Message(topic, b"first"))
+        assert began.wait(20)
+        for number in range(100):
+            producer.submit(Message(topic, b"%d" % number))
+        """,
+        name_server,
+        topic,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("handled")
+    with blocking.Admin(name_server) as admin:
+        assert sum(queues.max_offset for queues in admin.topic_stats(topic).values()) == 101
+
+
+def test_after_a_fork_old_objects_refuse_and_new_ones_work(name_server: str, topics: Topics) -> None:
+    topic = topics()
+    done = run_script(
+        """
+        import os, sys
+        from firearrow.client import Message, NotRunning
+        from firearrow.client.blocking import Producer
+
+        server, topic = sys.argv[1:]
+        producer = Producer("forked-" + topic, name_server=server).start()
+        producer.send(Message(topic, b"parent"))
+        child = os.fork()
+        if child == 0:
+            try:
+                producer.send(Message(topic, b"never"))
+            except NotRunning as error:
+                print(error, flush=True)
+            try:
+                producer.submit(Message(topic, b"never"))
+            except NotRunning as error:
+                print("submit too", flush=True)
+            with Producer("child-" + topic, name_server=server) as own:
+                own.send(Message(topic, b"child"))
+            print("child sent", flush=True)
+            sys.exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        producer.send(Message(topic, b"parent again"))
+        producer.close()
+        print("parent sent")
+        """,
+        name_server,
+        topic,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert "made before a fork" in lines[0]
+    assert lines[1:] == ["submit too", "child sent", "parent sent"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_a_running_consumer(name_server: str, topics: Topics, number: signal.Signals) -> None:
+    topic = topics()
+    with producer(name_server) as sending:
+        sending.send(Message(topic, b"body"))
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(
+            """
+            import sys, time
+            from firearrow.client import PushConsumerOptions, ConsumeFromWhere
+            from firearrow.client.blocking import PushConsumer
+
+            server, topic = sys.argv[1:]
+            options = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
+            consumer = PushConsumer("signal-" + topic, name_server=server, options=options)
+
+            @consumer.subscribe(topic)
+            def handler(messages):
+                print("began", flush=True)
+                time.sleep(0.5)
+                print("ended", flush=True)
+
+            consumer.run()
+            print("drained", consumer.state.value, flush=True)
+            """
+        ), name_server, topic],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        assert process.stdout.readline() == "began\n"
+        process.send_signal(number)
+        assert process.stdout.read() == "ended\ndrained SHUTDOWN_ALREADY\n"
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
