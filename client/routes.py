@@ -5,6 +5,7 @@ Loop thread. One question a topic at a time; who asks meanwhile waits for it.
 
 import asyncio
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -108,6 +109,11 @@ class RouteTable:
 
     def known(self, topic: str) -> TopicRoute | None:
         return self._routes.get(topic)
+
+    @property
+    def publish_infos(self) -> Mapping[str, PublishInfo]:
+        """What `known_publish_info` looks into: the very dict, whose values are replaced when a route is asked for."""
+        return self._publish
 
     def known_publish_info(self, topic: str) -> PublishInfo | None:
         """What `publish_info` would give without asking anybody."""

@@ -3,9 +3,10 @@
 # SendFrames belongs to one group and topic and owns the text that is the same in all their frames. A SendWaiter hands
 # `done` one outcome, once: a SendAnswer, or what the channel's `failure` made. Thread: the channel's loop.
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.wire.calls cimport Waiter
+from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.writer cimport Writer
 
 cdef struct Send:                 # what differs from frame to frame
@@ -18,9 +19,15 @@ cdef class SendFrames:
     cdef readonly bint binary, unit_mode
     cdef Writer spare
 
-    cdef bytes frame_of(self, const Send *send, str broker_name, bytes properties, bytes body)
-    cdef int put_json(self, Writer out, const Send *send, str broker_name, bytes properties) except -1
-    cdef int put_binary(self, Writer out, const Send *send, str broker_name, bytes properties) except -1
+    cdef bytes frame_at(
+        self, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes, bytes body
+    )
+    cdef int put_json(
+        self, Writer out, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes
+    ) except -1
+    cdef int put_binary(
+        self, Writer out, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes
+    ) except -1
 
 cdef class SendAnswer:
     cdef readonly int32_t code, queue_id
@@ -30,3 +37,5 @@ cdef class SendAnswer:
 
 cdef class SendWaiter(Waiter):
     cdef object done
+
+cdef SendAnswer answer_of(const Header *header)

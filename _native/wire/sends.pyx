@@ -57,9 +57,13 @@ cdef class SendFrames:
         send.max_reconsume_times = max_reconsume_times
         send.born_ms = born_ms
         send.batch = batch
-        return self.frame_of(&send, broker_name, properties, body)
+        return self.frame_at(
+            &send, broker_name, <const uint8_t *> PyBytes_AS_STRING(properties), len(properties), body
+        )
 
-    cdef bytes frame_of(self, const Send *send, str broker_name, bytes properties, bytes body):
+    cdef bytes frame_at(
+        self, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes, bytes body
+    ):
         cdef Writer out = self.spare
         cdef Py_ssize_t body_bytes = len(body)
         cdef Py_ssize_t header_bytes
@@ -71,9 +75,9 @@ cdef class SendFrames:
         out.size = 8
         out.reserve(8)
         if self.binary:
-            self.put_binary(out, send, broker_name, properties)
+            self.put_binary(out, send, broker_name, properties, properties_bytes)
         else:
-            self.put_json(out, send, broker_name, properties)
+            self.put_json(out, send, broker_name, properties, properties_bytes)
         header_bytes = out.size - 8
         if header_bytes > HEADER_BYTES_MAX:
             raise ValueError(f"header of {header_bytes} bytes, at most {HEADER_BYTES_MAX}")
@@ -88,7 +92,9 @@ cdef class SendFrames:
         self.spare = out
         return frame
 
-    cdef int put_json(self, Writer out, const Send *send, str broker_name, bytes properties) except -1:
+    cdef int put_json(
+        self, Writer out, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes
+    ) except -1:
         """As Java writes it: members and fields in alphabetical order."""
         put_member(out, '{"code":', send.code)
         put_raw(out, ',"extFields":{')
@@ -98,7 +104,7 @@ cdef class SendFrames:
         put_member(out, '","g":"', send.born_ms)
         put_member(out, '","h":"', send.flag)
         put_raw(out, '","i":')
-        out.put_json_string(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties))
+        out.put_json_string(properties, properties_bytes)
         put_member(out, ',"j":"', send.reconsume_times)
         put_raw(out, '","k":"true"' if self.unit_mode else '","k":"false"')
         if send.max_reconsume_times >= 0:
@@ -113,7 +119,9 @@ cdef class SendFrames:
         put_member(out, ',"serializeTypeCurrentRPC":"JSON","version":', VERSION)
         return out.put_byte(125)
 
-    cdef int put_binary(self, Writer out, const Send *send, str broker_name, bytes properties) except -1:
+    cdef int put_binary(
+        self, Writer out, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes
+    ) except -1:
         cdef Py_ssize_t start
         out.put_i16(<short> send.code)
         out.put_byte(<uint8_t> PYTHON)
@@ -128,7 +136,7 @@ cdef class SendFrames:
         put_number_field(out, b"f", send.sys_flag)
         put_number_field(out, b"g", send.born_ms)
         put_number_field(out, b"h", send.flag)
-        put_field(out, b"i", properties)
+        put_field_at(out, b"i", properties, properties_bytes)
         put_number_field(out, b"j", send.reconsume_times)
         put_field(out, b"k", b"true" if self.unit_mode else b"false")
         if send.max_reconsume_times >= 0:
@@ -155,10 +163,14 @@ cdef int put_json_text(Writer out, str text) except -1:
 
 
 cdef int put_field(Writer out, bytes name, bytes value) except -1:
+    return put_field_at(out, name, <const uint8_t *> PyBytes_AS_STRING(value), len(value))
+
+
+cdef int put_field_at(Writer out, bytes name, const uint8_t *value, Py_ssize_t length) except -1:
     out.put_i16(<short> len(name))
     out.put(PyBytes_AS_STRING(name), len(name))
-    out.put_i32(<int32_t> len(value))
-    return out.put(PyBytes_AS_STRING(value), len(value))
+    out.put_i32(<int32_t> length)
+    return out.put(value, length)
 
 
 cdef int put_number_field(Writer out, bytes name, int64_t value) except -1:

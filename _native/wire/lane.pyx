@@ -1,0 +1,160 @@
+"""The short way of an ordinary message (see lane.pxd)."""
+
+cimport cython
+from libc.stdint cimport int64_t
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+from firearrow._native.wire.codes cimport SEND_MESSAGE_V2
+from firearrow._native.wire.frame cimport Frame
+from firearrow._native.wire.header cimport Header
+from firearrow._native.wire.outgoing cimport put_properties
+from firearrow._native.wire.sends cimport Send, SendAnswer, answer_of
+
+from firearrow._native.wire.command import FieldError
+
+
+cdef class Allowance:
+    def __init__(self, Py_ssize_t count_max, Py_ssize_t bytes_max):
+        self.count_max = count_max
+        self.bytes_max = bytes_max
+
+    cpdef bint take(self, Py_ssize_t size) except -1:
+        if self.crowded or not self.fits(size):
+            return False
+        self.count += 1
+        self.bytes += size
+        return True
+
+    def fits(self, Py_ssize_t size):
+        return self.count == 0 or (self.count < self.count_max and self.bytes + size <= self.bytes_max)
+
+    cpdef give_back(self, Py_ssize_t size):
+        self.count -= 1
+        self.bytes -= size
+        if self.crowded or self.count == 0:
+            self.freed()
+
+    def freed(self):
+        """Somebody may wait for this."""
+
+
+@cython.final
+cdef class Lane:
+    def __init__(
+        self, loop, topic not None, SendFrames frames not None, UniqueIds ids not None, Allowance allowance not None, *,
+        dict infos not None, frozenset special not None, Py_ssize_t body_bytes_max, result_type, stored,
+        uint32_t turn=0,
+    ):
+        self.loop = loop
+        self.topic = topic
+        self.frames = frames
+        self.ids = ids
+        self.allowance = allowance
+        self.infos = infos
+        self.special = special
+        self.body_bytes_max = body_bytes_max
+        self.result_type = result_type
+        self.stored = stored
+        self.turn = turn
+        self.queues = []
+
+    def lay(self, info not None, targets not None):
+        """From now on these queues are sent to, as long as `info` holds: (queue id, broker name, queue, channel) each."""
+        self.queue_ids = [queue_id for queue_id, _, _, _ in targets]
+        self.broker_names = [broker_name for _, broker_name, _, _ in targets]
+        self.queues = [queue for _, _, queue, _ in targets]
+        self.channels = [channel for _, _, _, channel in targets]
+        self.info = info
+
+    @property
+    def laid(self):
+        """Whether there is a way to some queue of the route in force."""
+        return self.info is not None and self.infos.get(self.topic) is self.info
+
+    def submit(self, message not None, double timeout_s, beyond not None):
+        cdef bytes body = message.body
+        cdef Py_ssize_t size = len(body)
+        cdef Py_ssize_t at
+        cdef Calls channel
+        cdef LaneWaiter waiter
+        cdef Send send
+        cdef timespec now
+        cdef Writer properties
+        if self.infos.get(self.topic) is not self.info or not self.ordinary(message, body):
+            return None
+        self.turn += 1
+        at = self.turn % <uint32_t> len(self.queues)
+        channel = self.channel_at(at)
+        if channel is None or not self.allowance.take(size):
+            return None
+        try:
+            send.opaque = channel.number()
+            send.code = SEND_MESSAGE_V2
+            send.queue_id = self.queue_ids[at]
+            send.flag = message.flag
+            send.frame_flag = send.sys_flag = send.reconsume_times = 0
+            send.max_reconsume_times = -1
+            send.batch = False
+            clock_gettime(CLOCK_REALTIME, &now)
+            send.born_ms = <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1000000
+            properties = self.spare if self.spare is not None else Writer()
+            self.spare = None
+            properties.size = 0
+            put_properties(properties, message, self.ids, None)
+            frame = self.frames.frame_at(&send, self.broker_names[at], properties.data, properties.size, body)
+            self.spare = properties
+        except BaseException:
+            self.allowance.give_back(size)
+            raise
+        waiter = LaneWaiter.__new__(LaneWaiter)
+        waiter.lane = self
+        waiter.message = message
+        waiter.beyond = beyond
+        waiter.queue = self.queues[at]
+        waiter.queue_id = send.queue_id
+        waiter.size = size
+        waiter.future = self.loop.create_future()
+        channel.wait_for(send.opaque, waiter, timeout_s)
+        channel.send(frame)
+        return waiter.future
+
+    cdef bint ordinary(self, message, bytes body) except -1:
+        if not 0 < len(body) <= self.body_bytes_max or message.sharding_key is not None:
+            return False
+        properties = message.properties
+        return not properties or self.special.isdisjoint(properties)
+
+    cdef Calls channel_at(self, Py_ssize_t at):
+        """None: it cannot be sent on; what was laid out holds no more."""
+        cdef Calls channel = self.channels[at]
+        if channel.closed or channel.retired or len(channel.pending_calls) >= channel.pending_max:
+            self.info = None
+            return None
+        return channel
+
+
+@cython.final
+cdef class LaneWaiter(Waiter):
+    cdef bint wanted(self) except -1:
+        return True
+
+    cdef int answered(self, const Frame *frame, const Header *header) except -1:
+        cdef SendAnswer answer
+        try:
+            answer = answer_of(header)
+        except FieldError as fault:
+            return self.failed(fault)
+        if answer.code != 0 or answer.queue_id != self.queue_id:
+            return self.failed(answer)
+        self.lane.allowance.give_back(self.size)
+        if not self.future.done():
+            self.future.set_result(tuple.__new__(self.lane.result_type, (
+                self.lane.stored, self.message.unique_id, answer.offset_message_id or "", self.queue,
+                answer.queue_offset, answer.transaction_id, answer.recall_handle, answer.region, answer.trace_on,
+            )))
+        return 0
+
+    cdef int failed(self, object outcome) except -1:
+        """`beyond` goes on with it, and gives back what it counts."""
+        self.beyond(self.message, self.queue, self.future, self.size, self.deadline, outcome)
+        return 0
