@@ -1,4 +1,4 @@
-"""PopConsumer against a real broker; and how it waits at several brokers, with brokers made up."""
+"""PopConsumer against a real broker."""
 
 import asyncio
 from collections.abc import Callable
