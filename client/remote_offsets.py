@@ -3,6 +3,7 @@
 Written one-way: what is lost comes again with the next write. Event loop only.
 """
 
+import asyncio
 import logging
 from collections.abc import Collection
 
@@ -16,6 +17,8 @@ from firearrow.client.routes import MASTER
 
 log = logging.getLogger("firearrow.client")
 TIMEOUT_S = 5
+TURN = 100
+"""Offsets written before others on the loop have their turn."""
 
 
 class RemoteOffsetStore(OffsetTable):
@@ -46,11 +49,13 @@ class RemoteOffsetStore(OffsetTable):
         """Entries of other queues are forgotten."""
         if not queues:
             return
-        entries, wanted = self.snapshot(), set(queues)
-        for queue in entries.keys() - wanted:
+        wanted = set(queues)
+        for queue in self.snapshot().keys() - wanted:
             self.remove(queue)
-        for queue in entries.keys() & wanted:
-            await self._write(queue, entries[queue])
+        for number, queue in enumerate(wanted):
+            await self.persist(queue)  # as it is by now: others may move it meanwhile
+            if number % TURN == TURN - 1:
+                await asyncio.sleep(0)
 
     async def persist(self, queue: MessageQueue) -> None:
         offset = self.remembered(queue)

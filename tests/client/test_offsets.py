@@ -1,5 +1,6 @@
 """Offsets of a group at the brokers, what memory holds of them, and where a queue is begun."""
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -160,6 +161,26 @@ async def test_persist_all_writes_the_given_queues_and_forgets_the_others() -> N
     assert instance.asked[0].ext == {
         "consumerGroup": "group", "topic": "T", "queueId": "0", "bname": "broker-a", "commitOffset": "5",
     }  # fmt: skip
+
+
+async def test_an_offset_that_moves_meanwhile_is_written_as_it_is_by_then() -> None:
+    instance = FakeInstance({})
+    store, queues = RemoteOffsetStore(instance, "group"), queues_of("T", 250)
+    for queue in queues:
+        store.update(queue, 9)
+    task = asyncio.create_task(store.persist_all(queues))
+    await asyncio.sleep(0)
+    written = {int(request.ext["queueId"]) for request in instance.asked}
+    assert 0 < len(written) < 250, "others have their turn between"
+    for queue in queues:
+        store.update(queue, 3)
+    store.remove(queues[0])
+    await task
+    told = {int(request.ext["queueId"]): request.ext["commitOffset"] for request in instance.asked}
+    assert {number for number, offset in told.items() if offset == "9"} == written
+    assert {number for number, offset in told.items() if offset == "3"} == set(range(250)) - written - (
+        {0} - written
+    )
 
 
 async def test_a_failed_write_is_logged_and_the_others_are_written(caplog: pytest.LogCaptureFixture) -> None:
