@@ -1,8 +1,8 @@
 """The README's Python examples run as they stand, but for port and path."""
 
-import contextlib
-import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.process.running import Broker
@@ -11,12 +11,22 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def test_the_python_examples_run(tmp_path: Path) -> None:
-    talk, look = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.S)
-    said = io.StringIO()
-    with Broker(tmp_path / "store") as broker, contextlib.redirect_stdout(said):
-        exec(talk.replace("10911", str(broker.address[1])), {})
-        exec(look.replace("/path/to/store", str(broker.store)), {})
-    sent, pulled, record = said.getvalue().splitlines()
-    assert re.fullmatch(r"[0-9A-F]{32} 0", sent)
-    assert re.fullmatch(r"FOUND \d+ bytes of records", pulled)
-    assert record == "orders 0 42 b'hello'"
+    """One after the other, each in a process of its own, as a reader would."""
+    examples = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.S)
+    said = []
+    with Broker(tmp_path / "store") as broker:
+        assert broker.name_server is not None
+        for example in examples:
+            text = example.replace("9876", str(broker.name_server[1])).replace(
+                "/path/to/store", str(broker.store)
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False
+            )
+            assert done.returncode == 0, done.stderr
+            said.append(done.stdout.splitlines())
+    assert said == [
+        ["SEND_OK 0", "orders new ('42',) b'hello'"],
+        ["SEND_OK"],
+        ["orders 0 42 b'hello'", f"orders {said[2][1].split()[1]} None b'hello again'"],
+    ]
