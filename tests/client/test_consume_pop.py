@@ -3,18 +3,19 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.admin import Admin
 from firearrow.client.consume_pop import DELAYS_S, PopService, step_above
 from firearrow.client.consuming import Accepted, ConsumeResult, DeadLetter, Retry, concurrent_verdict
-from firearrow.client.errors import BrokerError, RequestTimeout, RocketMQError
+from firearrow.client.errors import BrokerError, NoRoute, RequestTimeout, RocketMQError
 from firearrow.client.listeners import Handler, HandlerThreads
 from firearrow.client.message import MessageQueue, Property
-from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.pop_loop import PopLoop, PopParts
 from firearrow.client.popping import Pop, PopResult, PopStatus
 from firearrow.client.process_queue import ProcessQueue
@@ -450,6 +451,66 @@ async def test_what_fails_comes_again(name_server: str, topics: Callable[..., st
     await wait_until(lambda: len(seen) == 3, 30)
     await consumer.close()
     assert sorted(seen) == [(b"fails once", 0, topic), (b"fails once", 1, topic), (b"is fine", 0, topic)]
+
+
+async def test_a_dead_letter_goes_to_the_groups_dead_letter_topic(
+    name_server: str, topics: Callable[..., str], peer: Peer
+) -> None:
+    topic, group = topics(queues=1), unique("group")
+    ask_for_pop(peer, topic, group)
+    await asyncio.to_thread(Feeder(peer).feed, topic, [b"hopeless"])
+    seen: list[bytes] = []
+
+    def handler(messages: list[ReceivedMessage]) -> DeadLetter:
+        seen.extend(message.body for message in messages)
+        return DeadLetter()
+
+    consumer = member(name_server, group, topic, handler)
+    await consumer.start()
+    await wait_until(lambda: seen)
+    async with Admin(name_server) as admin:
+        [queue] = await eventually(lambda: admin.queues(f"%DLQ%{group}"))
+        assert await admin.max_offset(queue) == 1
+    await consumer.close()
+    assert seen == [b"hopeless"]
+
+
+async def eventually(ask: Callable[[], Awaitable[list[MessageQueue]]]) -> list[MessageQueue]:
+    """A topic is known to the name server a moment after it was made."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                return await ask()
+            except NoRoute:
+                await asyncio.sleep(0.05)
+
+
+async def test_names_of_a_namespace_stay_outside(
+    name_server: str, topics: Callable[..., str], peer: Peer
+) -> None:
+    plain, group = unique("topic"), unique("group")
+    feeder = Feeder(peer)
+    await asyncio.to_thread(feeder.feed, f"space%{plain}", [b"1", b"2"], tag="yes")
+    await asyncio.to_thread(feeder.feed, f"space%{plain}", [b"3"], tag="no")
+    ask_for_pop(peer, f"space%{plain}", f"space%{group}")
+    seen: list[tuple[str, bytes]] = []
+
+    async def handler(messages: list[ReceivedMessage]) -> None:
+        seen.extend((message.topic, message.body) for message in messages)
+
+    consumer = PushConsumer(
+        group,
+        client=ClientOptions(name_server=name_server, namespace="space"),
+        options=PushConsumerOptions(client_rebalance=False, from_where=ConsumeFromWhere.FIRST_OFFSET),
+    )
+    consumer.subscribe(plain, handler, tags="yes")
+    await consumer.start()
+    await wait_until(lambda: len(seen) == 2)
+    assert consumer._role is not None
+    [queue] = consumer._role.rebalancer.pop_table.values()
+    await wait_until(lambda: queue.unacknowledged == 0)
+    await consumer.close()
+    assert sorted(seen) == [(plain, b"1"), (plain, b"2")]
 
 
 async def test_what_was_handled_before_the_end_does_not_come_again(

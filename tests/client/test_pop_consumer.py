@@ -205,6 +205,28 @@ async def test_names_of_a_namespace_stay_outside(
         await popping.ack(again)
 
 
+async def test_codes_too_large_for_binary_headers_go_in_json(
+    name_server: str, topics: Callable[..., str], feeder: Feeder
+) -> None:
+    topic = topics(queues=1)
+    feeder.feed(topic, [b"1", b"2"])
+    client = ClientOptions(name_server=name_server, binary_headers=True)
+    popping = PopConsumer(unique("group"), options=FIRST, client=client)
+    popping.subscribe(topic)
+    async with popping:
+        one, two = await popping.receive()
+        await popping.ack_batch([one])
+        await popping.change_invisible(two, 30)
+        await popping.ack(two)
+
+
+async def test_closing_ends_a_receive_that_waits(name_server: str, topics: Callable[..., str]) -> None:
+    async with consumer(name_server, topics()) as popping:
+        waiting = asyncio.create_task(popping.receive(wait_s=20))
+        await asyncio.sleep(0.1)
+    assert await waiting == []
+
+
 async def test_misuse_is_told(name_server: str, topics: Callable[..., str], feeder: Feeder) -> None:
     with pytest.raises(ConfigError, match="from_where"):
         PopConsumerOptions(from_where=ConsumeFromWhere.TIMESTAMP)
