@@ -1,20 +1,24 @@
 """Who broadcasts keeps its offsets in a file of its own: where it begins without one, and that it goes on from it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client import java_json
-from firearrow.client.options import ConsumeFromWhere, MessageModel, PushConsumerOptions
+from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.feeding import Feeder
 from tests.client.waiting import wait_until
+from tests.interop.driver import Driver
 from tests.interop.peers import Peer
+from tests.interop.workshop import java_class_path, need
 
 Topics = Callable[..., str]
 
@@ -26,7 +30,7 @@ def feeder(peer: Peer) -> Feeder:
 
 @asynccontextmanager
 async def broadcasting(
-    name_server: str, topic: str, group: str, folder: Path, **options: object
+    client: ClientOptions | str, topic: str, group: str, folder: Path, **options: object
 ) -> AsyncIterator[list[bytes]]:
     """The bodies that a consumer is given."""
     bodies: list[bytes] = []
@@ -35,7 +39,8 @@ async def broadcasting(
         bodies.extend(message.body for message in messages)
 
     chosen = PushConsumerOptions(model=MessageModel.BROADCASTING, local_offsets=folder, **options)  # type: ignore[arg-type]
-    consumer = PushConsumer(group, name_server=name_server, options=chosen)
+    where = ClientOptions(name_server=client) if isinstance(client, str) else client
+    consumer = PushConsumer(group, client=where, options=chosen)
     consumer.subscribe(topic, handle)
     async with consumer:
         await wait_until(lambda: consumer.queues)
@@ -65,6 +70,38 @@ async def test_a_restarted_member_goes_on_where_it_was(
         feeder.feed(topic, [b"later"], queue_id=0)
         await wait_until(lambda: len(bodies) == 2)
     assert bodies == [b"while away", b"later"]
+
+
+@pytest.mark.interop
+async def test_java_and_python_take_turns_on_one_file(
+    name_server: str, topics: Topics, feeder: Feeder, tmp_path: Path
+) -> None:
+    need(partial(java_class_path, "client5"))
+    topic, group, member = topics(queues=1), unique("group"), unique("member")
+    java = await asyncio.to_thread(Driver, "java5", name_server, tmp_path)
+
+    async def in_java(what: str, **parameters: object) -> None:
+        await asyncio.to_thread(partial(java.ask, what, name=member, **parameters))
+
+    def told() -> list[bytes]:
+        return [bytes.fromhex(event["body"]) for event in java.consumed(member)]
+
+    try:
+        await in_java("consume", group=group, topic=topic, model="BROADCASTING")
+        feeder.feed(topic, [b"for Java"])
+        await wait_until(lambda: told() == [b"for Java"])
+        await in_java("stop")
+        ip, _, name = only_file(tmp_path).parent.parent.name.partition("@")
+        client = ClientOptions(name_server=name_server, client_ip=ip, instance_name=name)
+        feeder.feed(topic, [b"for Python"])
+        async with broadcasting(client, topic, group, tmp_path / ".rocketmq_offsets") as bodies:
+            await wait_until(lambda: bodies == [b"for Python"])
+        feeder.feed(topic, [b"for Java again"])
+        await in_java("consume", group=group, topic=topic, model="BROADCASTING")
+        await wait_until(lambda: len(told()) > 1)
+    finally:
+        java.stop()
+    assert told() == [b"for Java", b"for Java again"]
 
 
 @pytest.mark.parametrize(
