@@ -12,12 +12,29 @@ from firearrow.client.errors import TooManyRequests
 
 
 class BackPressure(Allowance):
-    """An Allowance that can be waited for."""
+    """An Allowance that can be waited for. `waits`: `room` waits when it is full."""
 
-    def __init__(self, count_max: int, bytes_max: int) -> None:
+    def __init__(self, count_max: int, bytes_max: int, waits: bool = True) -> None:
         super().__init__(count_max, bytes_max)
+        self._waits = waits
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
         self._idle = asyncio.Event()
+
+    def claim(self, size: int) -> None:
+        """Take room at once. TooManyRequests: there is none."""
+        if not self.take(size):
+            raise self.full()
+
+    async def room(self, size: int, timeout_s: float) -> float:
+        """Take room, waiting for it if that is wanted; how much of the time is left then. TooManyRequests."""
+        if self.take(size):
+            return timeout_s
+        if not self._waits:
+            raise self.full()
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await self.wait(size, timeout_s)
+        return timeout_s - (loop.time() - began_s)
 
     async def wait(self, size: int, timeout_s: float) -> None:
         """Take room, waiting for it if need be. TooManyRequests: not within `timeout_s`."""

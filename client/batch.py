@@ -27,7 +27,9 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise MessageRefused("batch: not for delayed messages")
 
 
-def split(messages: Iterable[Message], bytes_max: int = 1 << 20, count_max: int = 4096) -> Iterator[list[Message]]:
+def split(
+    messages: Iterable[Message], bytes_max: int = 1 << 20, count_max: int = 4096
+) -> Iterator[list[Message]]:
     """Lists that each fit into one batch of at most `bytes_max`, in the order given.
 
     A message that is larger alone is a list of its own.

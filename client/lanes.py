@@ -71,8 +71,14 @@ class Lanes:
         self._allowance = allowance
         self._channels = ways.instance.channels
         self._lanes: dict[str, Lane[Message, MessageQueue, SendResult]] = {}
-        self._open = ways.faults is None and not ways.forbidden and ways.options.attempt_timeout_s is None
-        self._body_bytes_max = min(ways.options.message_bytes_max, ways.options.compress_over_bytes - 1)
+        options = ways.options
+        self._open = (
+            ways.faults is None
+            and not ways.forbidden
+            and not ways.namespace.name
+            and options.attempt_timeout_s is None
+        )
+        self._body_bytes_max = min(options.message_bytes_max, options.compress_over_bytes - 1)
 
     def submit(self, message: Message, timeout_s: float, beyond: Beyond) -> Future[SendResult] | None:
         """None: it must go the whole way. MessageRefused."""

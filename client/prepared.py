@@ -1,7 +1,7 @@
 """Prepared: a message (or batch) as it leaves: checked, its properties encoded, its body packed. Knows no broker."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.outgoing import batch_body, message_properties
@@ -15,6 +15,7 @@ from firearrow.client.names import NOT_FOR_SENDING, RETRY, Namespace, check_topi
 from firearrow.client.options import CompressionKind, ProducerOptions
 
 HALF = 0x4
+COUNT_MAX = 0x7FFFFFFF
 PLAIN, BATCH, REPLY = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE), 325
 
 
@@ -135,7 +136,7 @@ class Preparer:
         try:
             return message_properties(message, self._ids, more)
         except ValueError as error:
-            raise MessageRefused(f"properties: {error}") from None
+            raise MessageRefused(str(error)) from None
 
     def _compress(self, prepared: Prepared) -> None:
         """An empty body is packed, too: brokers refuse a request without one, and every reader opens zlib."""
@@ -162,11 +163,20 @@ class Preparer:
 def _moved(message: Message) -> tuple[Message, int, int]:
     """For retry topics: the counts travel in the header, not among the properties."""
     properties = dict(message.properties)
-    times = int(properties.pop(Property.RECONSUME_TIME, "0"))
-    most = int(properties.pop(Property.MAX_RECONSUME_TIMES, "-1"))
-    moved = Message(
-        message.topic, message.body, tags=message.tags, keys=message.keys, properties=properties,
-        delay_level=message.delay_level, flag=message.flag, wait_store=message.wait_store,
-        unique_id=message.unique_id,
-    )  # fmt: skip
-    return moved, times, most
+    times = _count(properties, Property.RECONSUME_TIME, 0)
+    most = _count(properties, Property.MAX_RECONSUME_TIMES, -1)
+    return replace(message, properties=properties), times, most
+
+
+def _count(properties: dict[str, str], name: str, default: int) -> int:
+    """Take a number out of the properties. MessageRefused: it is none of 32 bits."""
+    text = properties.pop(name, None)
+    if text is None:
+        return default
+    try:
+        count = int(text)
+    except ValueError:
+        raise MessageRefused(f"property {name}: {text[:40]!r} is no number") from None
+    if not -1 <= count <= COUNT_MAX:
+        raise MessageRefused(f"property {name}: {count} is not within -1..{COUNT_MAX}")
+    return count

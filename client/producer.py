@@ -6,7 +6,7 @@ Belongs to the event loop it was started in.
 import asyncio
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,19 +17,21 @@ from firearrow.client.errors import ConfigError, MessageRefused, NotRunning, che
 from firearrow.client.fault_detector import latency_faults
 from firearrow.client.hooks import EndTransactionHook, ForbiddenCheck, RpcHook, SendHook
 from firearrow.client.instance import Instance
+from firearrow.client.lanes import Beyond, Lanes
 from firearrow.client.latency_faults import PROBE_EACH_S
 from firearrow.client.message import Message, MessageQueue, SendResult
 from firearrow.client.names import Namespace, check_group
 from firearrow.client.options import ClientOptions, ProducerOptions, client_options
 from firearrow.client.prepared import Prepared, Preparer
+from firearrow.client.produce_tracing import ProduceTracing
 from firearrow.client.queue_choice import QueueChoice
 from firearrow.client.recalls import RecallHandle, recall
 from firearrow.client.requests import Requests, reply_message
+from firearrow.client.retry_rules import lost_on_the_way, never, worth_another_broker
 from firearrow.client.selectors import Selector, by_hash
 from firearrow.client.states import ServiceState
-from firearrow.client.submission import Submission, Ways, lost_on_the_way, worth_another_broker
-from firearrow.client.trace import Side, TraceDispatcher, trace_dispatcher
-from firearrow.client.trace_hooks import ProduceTrace
+from firearrow.client.submission import Submission, Ways
+from firearrow.client.trace import Side, trace_dispatcher
 from firearrow.client.transaction_checks import CheckBacks, Checker
 from firearrow.client.transactions import Local, Transaction, TransactionResult, Transactions
 from firearrow.client.unique_ids import unique_ids
@@ -71,10 +73,11 @@ class Producer:
         self._instance: Instance | None = None
         self._ways: Ways | None = None
         self._transactions: Transactions | None = None
-        self._trace: TraceDispatcher | None = None
-        self._tracing: ProduceTrace | None = None
+        self._tracing: ProduceTracing | None = None
         self._detector: asyncio.Task[Any] | None = None
-        self._pressure = BackPressure(self.options.in_flight_max, self.options.in_flight_bytes)
+        self._pressure = BackPressure(
+            self.options.in_flight_max, self.options.in_flight_bytes, self.options.wait_when_full
+        )
         self._preparer = Preparer(
             self._group, self.options, self._namespace, unique_ids(), self._client.binary_headers
         )
@@ -107,6 +110,9 @@ class Producer:
             self._group, instance, self.options, self._namespace, QueueChoice(faults), faults,
             self._send_hooks, self._forbidden,
         )  # fmt: skip
+        self._lanes = Lanes(self._ways, self._preparer, unique_ids(), self._pressure)
+        self._beyond_send = self._beyond("sync", self.options.retries, self._retry_codes)
+        self._beyond_submit = self._beyond("async", self.options.async_retries, lost_on_the_way)
         self.requests = Requests(self)
         self._transactions = Transactions(self)
         if self._checker is not None:
@@ -114,7 +120,13 @@ class Producer:
         if faults is not None and faults.probes:
             self._detector = instance.every(PROBE_EACH_S, faults.detect)
         if self.options.trace:
-            await self._begin_trace()
+            dispatcher = trace_dispatcher(
+                Producer, self._group, Side.PRODUCE, self._client, self.options.trace_topic, self.options.trace_batch
+            )  # fmt: skip
+            self._tracing = ProduceTracing(
+                dispatcher, self._namespace, self._send_hooks, self._end_transaction_hooks
+            )
+            await self._tracing.start()
         for topic in self.options.topics:
             await instance.routes.refresh(self._namespace.wrap(topic))
         await instance.heartbeat_all()
@@ -144,8 +156,9 @@ class Producer:
         instance, self._instance = self._instance, None
         if instance is None:
             return
-        if self._trace is not None:
-            await self._end_trace(self._trace)
+        tracing, self._tracing = self._tracing, None
+        if tracing is not None:
+            await tracing.close()
         if self._detector is not None:
             self._detector.cancel()
         if self.check_backs is not None:
@@ -156,23 +169,6 @@ class Producer:
             for hook in self._rpc_hooks:
                 instance.channels.hooks.remove(hook)
             await instance.leave()
-
-    async def _begin_trace(self) -> None:
-        options = self.options
-        self._trace = trace = trace_dispatcher(
-            Producer, self._group, Side.PRODUCE, self._client, options.trace_topic, options.trace_batch
-        )
-        self._tracing = ProduceTrace(trace, self._namespace)
-        self._send_hooks.append(self._tracing)
-        self._end_transaction_hooks.append(self._tracing)
-        await trace.start()
-
-    async def _end_trace(self, trace: TraceDispatcher) -> None:
-        assert self._tracing is not None
-        self._send_hooks.remove(self._tracing)
-        self._end_transaction_hooks.remove(self._tracing)
-        self._trace = self._tracing = None
-        await trace.close()
 
     # ---- sending ----
 
@@ -189,18 +185,18 @@ class Producer:
         MessageRefused, NoRoute, BrokerError, TransportError, TooManyRequests. A queue that is chosen (`queue`,
         `selector`, or the message's sharding key) is tried once.
         """
-        left_s = self.options.send_timeout_s if timeout_s is None else timeout_s
         ways = self._running()
-        if self._accumulator is not None and selector is None and self._accumulator.takes(message):
-            return await self._accumulator.add(message, queue)
+        if self._gathers(message, selector):
+            await self._pressure.room(len(message.body), self._time(timeout_s))
+            return await self._gather(message, queue)
+        if queue is None and selector is None:
+            left_s = self._time(timeout_s)
+            future = self._lanes.submit(message, left_s, self._beyond_send)
+            if future is not None:
+                return await future
         prepared = self._preparer.prepare(message)
-        if not self._pressure.take(prepared.size):
-            if not self.options.wait_when_full:
-                raise self._pressure.full()
-            began_s = ways.instance.loop.time()
-            await self._pressure.wait(prepared.size, left_s)
-            left_s -= ways.instance.loop.time() - began_s
         chosen, selector = self._target(message, queue, selector)
+        left_s = await self._pressure.room(prepared.size, self._time(timeout_s))
         tries = 1 if chosen is not None or selector is not None else 1 + self.options.retries
         submission = Submission(ways, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector)
         return await self._go(submission, prepared.size)
@@ -219,23 +215,31 @@ class Producer:
         of the old one.
         """
         ways = self._running()
-        if self._accumulator is not None and selector is None and self._accumulator.takes(message):
-            return self._accumulator.add(message, queue)
+        if self._gathers(message, selector):
+            self._pressure.claim(len(message.body))
+            return self._gather(message, queue)
+        left_s = self._time(timeout_s)
+        if queue is None and selector is None:
+            future = self._lanes.submit(message, left_s, self._beyond_submit)
+            if future is not None:
+                return future
         prepared = self._preparer.prepare(message)
         chosen, selector = self._target(message, queue, selector)
-        return self._submit(ways, prepared, timeout_s, chosen, selector)
+        self._pressure.claim(prepared.size)
+        return self._go(self._asynchronous(ways, prepared, left_s, chosen, selector), prepared.size)
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> None:
-        """Let it leave and expect no answer. Only what goes wrong on our side is raised."""
+        """Let it leave and expect no answer. Only what goes wrong on our side is raised; a full socket is awaited."""
         ways = self._running()
         prepared = self._preparer.prepare(message)
         chosen, selector = self._target(message, queue, selector)
-        submission = Submission(
-            ways, prepared, "oneway", self.options.send_timeout_s, 1, _never, chosen, selector
-        )
-        await submission.send_oneway()
+        left_s = await self._pressure.room(prepared.size, self.options.send_timeout_s)
+        try:
+            await Submission(ways, prepared, "oneway", left_s, 1, never, chosen, selector).send_oneway()
+        finally:
+            ways.instance.loop.call_soon(self._pressure.give_back, prepared.size)
 
     async def send_batch(
         self,
@@ -247,14 +251,8 @@ class Producer:
         """Messages of one topic as one request, stored together in one queue. One result for all. As `send`."""
         ways = self._running()
         prepared = self._preparer.prepare_batch(messages)
-        left_s = self.options.send_timeout_s if timeout_s is None else timeout_s
-        if not self._pressure.take(prepared.size):
-            if not self.options.wait_when_full:
-                raise self._pressure.full()
-            began_s = ways.instance.loop.time()
-            await self._pressure.wait(prepared.size, left_s)
-            left_s -= ways.instance.loop.time() - began_s
-        chosen = self._wrapped(queue)
+        chosen, _ = self._target(prepared.message, queue, None)
+        left_s = await self._pressure.room(prepared.size, self._time(timeout_s))
         tries = 1 if chosen is not None else 1 + self.options.retries
         submission = Submission(ways, prepared, "sync", left_s, tries, self._retry_codes, chosen)
         return await self._go(submission, prepared.size)
@@ -265,7 +263,7 @@ class Producer:
         named, wrapped = RecallHandle.decode(handle), self._namespace.wrap(topic)
         answer = await recall(self.instance, self._group, wrapped, named, handle, self.options.send_timeout_s)
         if self._tracing is not None:
-            self._tracing.recalled(self._group, wrapped, named.message_id, answer)
+            self._tracing.hook.recalled(self._group, wrapped, named.message_id, answer)
         return check(answer, named.broker_name).text("msgId")
 
     # ---- transactions, requests ----
@@ -326,6 +324,10 @@ class Producer:
             raise NotRunning(f"the producer is {self.state.value}")
         return self._ways
 
+    def _beyond(self, mode: str, retries: int, worth: Callable[[BaseException], bool]) -> Beyond:
+        assert self._ways is not None
+        return Beyond(self._ways, self._preparer, self._pressure, mode, 1 + retries, worth)
+
     def _two_phase(self) -> Transactions:
         if self._checker is None:
             raise ConfigError("transactions need a checker: Producer(group, checker=...)")
@@ -344,34 +346,47 @@ class Producer:
             return None, by_hash(message.sharding_key)
         return None, selector
 
+    def _time(self, timeout_s: float | None) -> float:
+        return self.options.send_timeout_s if timeout_s is None else timeout_s
+
     def _wrapped(self, queue: MessageQueue | None) -> MessageQueue | None:
         if queue is None or not self._namespace.name:
             return queue
         return MessageQueue(self._namespace.wrap(queue.topic), queue.broker_name, queue.queue_id)
 
-    def _submit(
+    def _asynchronous(
         self,
         ways: Ways,
         prepared: Prepared,
-        timeout_s: float | None,
+        left_s: float,
         queue: MessageQueue | None,
         selector: Selector | None,
-    ) -> asyncio.Future[SendResult]:
-        if not self._pressure.take(prepared.size):
-            raise self._pressure.full()
-        left_s = self.options.send_timeout_s if timeout_s is None else timeout_s
+    ) -> Submission:
         tries = 1 + self.options.async_retries
-        submission = Submission(ways, prepared, "async", left_s, tries, lost_on_the_way, queue, selector)
-        return self._go(submission, prepared.size)
+        return Submission(ways, prepared, "async", left_s, tries, lost_on_the_way, queue, selector)
+
+    def _gathers(self, message: Message, selector: Selector | None) -> bool:
+        return self._accumulator is not None and selector is None and self._accumulator.takes(message)
+
+    def _gather(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
+        """It leaves in a batch; its room was taken."""
+        assert self._accumulator is not None
+        future = self._accumulator.add(message, queue)
+        future.add_done_callback(functools.partial(self._done, len(message.body)))
+        return future
 
     def _submit_batch(
         self, messages: Sequence[Message], queue: MessageQueue | None
     ) -> asyncio.Future[SendResult]:
+        """A batch of the accumulator: room was taken for each message."""
         ways = self._ways
         if ways is None:
             raise NotRunning(f"the producer is {self.state.value}")
         prepared = self._preparer.prepare_batch(messages)
-        return self._submit(ways, prepared, None, self._wrapped(queue), None)
+        chosen, _ = self._target(prepared.message, queue, None)
+        submission = self._asynchronous(ways, prepared, self.options.send_timeout_s, chosen, None)
+        submission.go()
+        return submission.future
 
     def _go(self, submission: Submission, size: int) -> asyncio.Future[SendResult]:
         future = submission.future
@@ -381,7 +396,3 @@ class Producer:
 
     def _done(self, size: int, future: asyncio.Future[SendResult]) -> None:
         self._pressure.give_back(size)
-
-
-def _never(error: BaseException) -> bool:
-    return False

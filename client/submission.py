@@ -3,11 +3,11 @@
 A chain of callbacks: as long as route and channel are at hand no task is made. Who gave up on the future ends it.
 """
 
+import asyncio
 import time
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -16,10 +16,11 @@ from firearrow.client.channel import Channel
 from firearrow.client.errors import (
     BrokerError,
     ClientError,
+    MessageRefused,
     NoRoute,
+    NotRunning,
     RequestTimeout,
     RocketMQError,
-    TooManyRequests,
     TransportError,
 )
 from firearrow.client.hooks import ForbiddenCheck, SendContext, SendHook, run_hook
@@ -32,59 +33,12 @@ from firearrow.client.prepared import BATCH, Prepared
 from firearrow.client.queue_choice import QueueChoice
 from firearrow.client.routes import PublishInfo
 from firearrow.client.selectors import Selector
+from firearrow.client.send_answers import Answer, TextAnswer
 
 STATUSES = {status.value: status for status in SendStatus}
 VIP_PORT_BELOW = 2
-
-
-class Answer(Protocol):
-    """What is read of an answer: `_native.wire.sends.SendAnswer` or TextAnswer."""
-
-    @property
-    def code(self) -> int: ...
-    @property
-    def remark(self) -> str | None: ...
-    @property
-    def queue_id(self) -> int: ...
-    @property
-    def queue_offset(self) -> int: ...
-    @property
-    def offset_message_id(self) -> str | None: ...
-    @property
-    def transaction_id(self) -> str | None: ...
-    @property
-    def batch_unique_id(self) -> str | None: ...
-    @property
-    def recall_handle(self) -> str | None: ...
-    @property
-    def region(self) -> str: ...
-    @property
-    def trace_on(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class TextAnswer:
-    """The same, of an answer that came as a RemotingCommand. FieldError from `of`."""
-
-    code: int
-    remark: str | None
-    queue_id: int
-    queue_offset: int
-    offset_message_id: str | None
-    transaction_id: str | None
-    batch_unique_id: str | None
-    recall_handle: str | None
-    region: str
-    trace_on: bool
-
-    @staticmethod
-    def of(answer: RemotingCommand) -> "TextAnswer":
-        ext = answer.ext
-        return TextAnswer(
-            answer.code, answer.remark, answer.integer_or("queueId", -1), answer.integer_or("queueOffset", -1),
-            ext.get("msgId"), ext.get("transactionId"), ext.get("batchUniqId"), ext.get("recallHandle"),
-            ext.get("MSG_REGION", "DefaultRegion"), ext.get("TRACE_ON") != "false",
-        )  # fmt: skip
+CONGESTED_S = 0.005
+"""How often it is looked whether a socket takes more one-way requests."""
 
 
 @dataclass(slots=True)
@@ -100,13 +54,24 @@ class Ways:
     hooks: Sequence[SendHook]
     forbidden: Sequence[ForbiddenCheck]
 
+    def address(self, broker: str) -> str | None:
+        """Where its master is sent to, if that is known."""
+        address = self.instance.routes.master(broker)
+        return address if address is None else self.vip(address)
+
+    def vip(self, address: str) -> str:
+        if not self.instance.options.vip_channel:
+            return address
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - VIP_PORT_BELOW}"
+
 
 class Submission:
     """`retries(error)` says whether what failed is worth another try; `tries` is how many there are in all."""
 
     __slots__ = (
-        "_began_s", "_broker", "_context", "_deadline_s", "_error", "_fixed", "_mode", "_prepared", "_queue",
-        "_retries", "_selector", "_tries", "_ways", "future",
+        "_began_s", "_broker", "_context", "_deadline_s", "_error", "_fixed", "_kept", "_mode", "_prepared",
+        "_queue", "_retries", "_selector", "_tries", "_ways", "future",
     )  # fmt: skip
 
     def __init__(
@@ -133,6 +98,7 @@ class Submission:
         self._began_s = 0.0
         self._error: BaseException | None = None
         self._context: SendContext | None = None
+        self._kept: SendResult | None = None
         self.future: Future[SendResult] = ways.instance.loop.create_future()
 
     def go(self) -> None:
@@ -149,15 +115,29 @@ class Submission:
             queue = self._choose(info)
             if queue is None:
                 return
-        address = self._address(queue.broker_name)
+        address = self._ways.address(queue.broker_name)
         channel = None if address is None else self._ways.instance.channels.held(address)
         if address is None or channel is None:
             self._ways.instance.spawn(self._reach(queue))
         else:
             self._send(queue, address, channel)
 
+    def resume(
+        self,
+        future: Future[SendResult],
+        queue: MessageQueue,
+        deadline_s: float,
+        outcome: Answer | BaseException,
+    ) -> None:
+        """Go on where a try that somebody else made for `future` has ended."""
+        self.future = future
+        self._deadline_s = deadline_s
+        self._queue, self._broker = queue, queue.broker_name
+        self._began_s = self._ways.instance.loop.time()
+        self._answered(outcome)
+
     async def send_oneway(self) -> None:
-        """One try, of which nothing is heard. NoRoute, ConnectFailed."""
+        """One try, of which nothing is heard. NoRoute, ConnectFailed; RequestTimeout: the socket takes no more."""
         ways, prepared = self._ways, self._prepared
         options, routes, topic = ways.options, ways.instance.routes, prepared.topic.wrapped
         queue = self._fixed
@@ -165,17 +145,34 @@ class Submission:
             info = await routes.publish_info(topic, options.template_topic, options.default_queues)
             queue = self._choose(info)
             if queue is None:
-                return await self._refused()
-        address = self._vip(await ways.instance.master(queue.broker_name, topic))
+                await self.future
+                return
+        address = ways.vip(await ways.instance.master(queue.broker_name, topic))
         if (ways.hooks or ways.forbidden) and not self._before(queue, address):
-            return await self._refused()
-        frame = prepared.frame(0, queue.queue_id, queue.broker_name, time.time_ns() // 1_000_000, True)
-        await ways.instance.channels.oneway(address, RemotingCommand.decode(frame))
-        if self._context is not None:
-            self._after(None, None)
+            await self.future
+            return
+        try:
+            await self._leave(queue, address)
+        except Exception as error:
+            self._ended(None, error)
+            raise
+        self._ended(None, None)
 
-    async def _refused(self) -> None:
-        await self.future
+    async def _leave(self, queue: MessageQueue, address: str) -> None:
+        """One way, when the socket takes it."""
+        instance = self._ways.instance
+        channels, now_s = instance.channels, instance.loop.time
+        channel = channels.held(address) or await channels.open(address, self._deadline_s - now_s())
+        while channel.congested:
+            if now_s() >= self._deadline_s or channel.closed:
+                raise RequestTimeout(f"{address}: takes no more one-way requests")
+            await asyncio.sleep(CONGESTED_S)
+        opaque, born_ms = channel.next_opaque(), time.time_ns() // 1_000_000
+        frame = self._prepared.frame(opaque, queue.queue_id, queue.broker_name, born_ms, True)
+        if channels.plain:
+            channel.send(frame)
+        else:
+            await channels.oneway(address, RemotingCommand.decode(frame))
 
     # ---- where ----
 
@@ -190,6 +187,9 @@ class Submission:
                 await self._reach(queue)
         except RocketMQError as error:
             self._fail(error)
+        except asyncio.CancelledError:
+            self._fail(NotRunning("the client was closed"))
+            raise
 
     async def _reach(self, queue: MessageQueue) -> None:
         """The connection first."""
@@ -197,13 +197,16 @@ class Submission:
         self._began_s = instance.loop.time()
         self._queue, self._broker = queue, queue.broker_name
         try:
-            address = self._vip(await instance.master(queue.broker_name, self._prepared.topic.wrapped))
+            address = self._ways.vip(await instance.master(queue.broker_name, self._prepared.topic.wrapped))
             left_s = self._deadline_s - instance.loop.time()
             channel = instance.channels.held(address) or await instance.channels.open(address, left_s)
         except NoRoute as error:
             self._fail(error)
         except RocketMQError as error:
             self._tried(error)
+        except asyncio.CancelledError:
+            self._fail(NotRunning("the client was closed"))
+            raise
         else:
             if not self.future.done():
                 self._send(queue, address, channel)
@@ -223,16 +226,6 @@ class Submission:
             self._fail(failure)
             return None
         return self._fixed
-
-    def _address(self, broker: str) -> str | None:
-        address = self._ways.instance.routes.master(broker)
-        return address if address is None else self._vip(address)
-
-    def _vip(self, address: str) -> str:
-        if not self._ways.instance.options.vip_channel:
-            return address
-        host, _, port = address.rpartition(":")
-        return f"{host}:{int(port) - VIP_PORT_BELOW}"
 
     # ---- one try ----
 
@@ -259,7 +252,8 @@ class Submission:
         except RocketMQError as error:
             self._tried(error)
         except ValueError as error:
-            self._fail(ClientError(str(error)))
+            self._ended(None, error)
+            self._fail(MessageRefused(str(error)))
 
     async def _call(self, address: str, frame: bytes, timeout_s: float) -> None:
         """With fields added to the request: hooks, signature, namespace."""
@@ -269,10 +263,16 @@ class Submission:
             self._answered(TextAnswer.of(answer))
         except (RocketMQError, ValueError) as error:
             self._answered(error)
+        except asyncio.CancelledError:
+            self._fail(NotRunning("the client was closed"))
+            raise
 
     def _answered(self, answer: Answer | BaseException) -> None:
-        if isinstance(answer, BaseException):
+        if isinstance(answer, RocketMQError):
             self._tried(answer)
+            return
+        if isinstance(answer, BaseException):
+            self._tried(ClientError(f"an answer of {self._broker} that cannot be read: {answer}"))
             return
         status = STATUSES.get(answer.code)
         queue = self._queue
@@ -281,18 +281,18 @@ class Submission:
             self._tried(BrokerError(answer.code, answer.remark or "", queue.broker_name))
             return
         result = self._result(status, answer, queue)
-        if self._context is not None:
-            self._after(result, None)
+        self._ended(result, None)
         if self._ways.faults is not None:
             took_s = self._ways.instance.loop.time() - self._began_s
             self._ways.faults.update(queue.broker_name, took_s)
         if (
             status is not SendStatus.SEND_OK
             and self._ways.options.retry_when_not_stored_ok
+            and self._mode == "sync"
             and self._tries > 1
-            and self._fixed is None
         ):
             self._tries -= 1
+            self._kept = result
             self.go()
         elif not self.future.done():
             self.future.set_result(result)
@@ -317,11 +317,10 @@ class Submission:
 
     def _tried(self, error: BaseException) -> None:
         """This try failed: another one, or the end."""
-        if self._context is not None:
-            self._after(None, error)
+        self._ended(None, error)
         self._blame(error)
         if isinstance(error, BrokerError) and error.code == ResponseCode.GO_AWAY and self._broker is not None:
-            address = self._address(self._broker)
+            address = self._ways.address(self._broker)
             if address is not None:
                 self._ways.instance.channels.retire(address)
         self._tries -= 1
@@ -332,7 +331,12 @@ class Submission:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        if not self.future.done():
+        """The end, unless an earlier try had stored it, if less safely than asked."""
+        if self.future.done():
+            return
+        if self._kept is not None:
+            self.future.set_result(self._kept)
+        else:
             self.future.set_exception(error)
 
     def _blame(self, error: BaseException) -> None:
@@ -359,29 +363,18 @@ class Submission:
             for check in self._ways.forbidden:
                 check.check(context)
         except Exception as error:
+            self._context = None
             self._fail(error)
             return False
         for hook in self._ways.hooks:
             run_hook(hook.before, context)
         return True
 
-    def _after(self, result: SendResult | None, error: BaseException | None) -> None:
+    def _ended(self, result: SendResult | None, error: BaseException | None) -> None:
+        """A try has ended: tell those who heard of its beginning."""
         context, self._context = self._context, None
-        assert context is not None
+        if context is None:
+            return
         context.result, context.error = result, error
         for hook in self._ways.hooks:
             run_hook(hook.after, context)
-
-
-def worth_another_broker(codes: frozenset[int]) -> Callable[[BaseException], bool]:
-    """The rule of `send`: anything but refusals of brokers that would be the same elsewhere."""
-
-    def retries(error: BaseException) -> bool:
-        return error.code in codes if isinstance(error, BrokerError) else isinstance(error, ClientError)
-
-    return retries
-
-
-def lost_on_the_way(error: BaseException) -> bool:
-    """The rule of `submit`: only what no broker answered."""
-    return isinstance(error, TransportError) and not isinstance(error, TooManyRequests)

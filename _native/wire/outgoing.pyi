@@ -12,7 +12,8 @@ class Outgoing(Protocol):
 def message_properties(message: Outgoing, ids: UniqueIds, more: dict[str, str] | None = None) -> bytes:
     """All properties of the message as text; it is given a unique id if it has none. `more` comes last and wins.
 
-    ValueError: the bytes 1 or 2 in a name or a value, or more than 32767 bytes.
+    ValueError: the bytes 1 or 2 in a name or a value, an empty one, no str, more than 32767 bytes; a number out of its
+    range, or two delays.
     """
 
 def batch_body(messages: Iterable[Outgoing], ids: UniqueIds) -> bytes:

@@ -10,6 +10,9 @@ from firearrow._native.wire.limits cimport FRAME_BYTES_MAX
 cdef enum:
     PROPERTIES_BYTES_MAX = 32767
 
+cdef object INT_MAX = 0x7FFFFFFF
+cdef object LONG_MAX = 0x7FFFFFFFFFFFFFFF
+
 
 def message_properties(message not None, UniqueIds ids not None, dict more=None):
     cdef Writer out = Writer()
@@ -47,7 +50,7 @@ cdef int put_properties(Writer out, object message, UniqueIds ids, dict more) ex
         put_all(out, message.properties)
     keys = message.keys
     if keys:
-        put_property(out, "KEYS", " ".join(keys))
+        put_property(out, "KEYS", joined(keys))
     unique_id = message.unique_id
     if unique_id is None:
         unique_id = message.unique_id = ids.next()
@@ -64,37 +67,58 @@ cdef int put_properties(Writer out, object message, UniqueIds ids, dict more) ex
     return 0
 
 
+cdef str joined(object keys):
+    try:
+        return " ".join(keys)
+    except TypeError as error:
+        raise ValueError(f"keys: {error}") from None
+
+
 cdef int put_rare(Writer out, object message) except -1:
+    cdef int delays = 0
     if message.sharding_key is not None:
         put_property(out, "__SHARDINGKEY", message.sharding_key)
     if message.delay_level:
-        put_property(out, "DELAY", str(message.delay_level))
+        put_property(out, "DELAY", number_text("delay_level", message.delay_level, INT_MAX))
+        delays += 1
     if message.delay_s is not None:
-        put_property(out, "TIMER_DELAY_MS", str(round(message.delay_s * 1000)))
+        put_property(out, "TIMER_DELAY_MS", number_text("delay_s in ms", round(message.delay_s * 1000), LONG_MAX))
+        delays += 1
     if message.deliver_at_ms is not None:
-        put_property(out, "TIMER_DELIVER_MS", str(message.deliver_at_ms))
+        put_property(out, "TIMER_DELIVER_MS", number_text("deliver_at_ms", message.deliver_at_ms, LONG_MAX))
+        delays += 1
     if message.priority is not None:
-        put_property(out, "_SYS_MSG_PRIORITY_", str(message.priority))
+        put_property(out, "_SYS_MSG_PRIORITY_", number_text("priority", message.priority, INT_MAX))
+    if delays > 1:
+        raise ValueError("only one of delay_level, delay_s and deliver_at_ms can be given")
     return 0
+
+
+cdef str number_text(str name, object number, object most):
+    if not isinstance(number, int) or not 0 <= number <= most:
+        raise ValueError(f"{name}: {number!r} is no whole number within 0..{most}")
+    return str(int(number))
 
 
 cdef int put_all(Writer out, dict properties) except -1:
     for name, value in properties.items():
+        if not name or not value:
+            raise ValueError(f"property {name!r}: readers drop what has no name or no value")
         put_property(out, name, value)
     return 0
 
 
-cdef int put_property(Writer out, str name, str value) except -1:
+cdef int put_property(Writer out, object name, object value) except -1:
     put_text(out, name, name)
     out.put_byte(1)
     put_text(out, name, value)
     return out.put_byte(2)
 
 
-cdef int put_text(Writer out, str name, str text) except -1:
+cdef int put_text(Writer out, object name, object text) except -1:
     cdef Py_ssize_t length
-    if text is None:
-        raise ValueError(f"property {name!r}: a str is wanted, not None")
+    if not isinstance(text, str):
+        raise ValueError(f"property {name!r}: a str is wanted, not {type(text).__name__}")
     cdef const char *at = PyUnicode_AsUTF8AndSize(text, &length)
     if memchr(at, 1, length) is not NULL or memchr(at, 2, length) is not NULL:
         raise ValueError(f"property {name!r}: the bytes 1 and 2 separate properties on the wire and cannot be part of one")

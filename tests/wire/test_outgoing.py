@@ -2,6 +2,7 @@
 
 import struct
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -62,16 +63,69 @@ def test_ids_want_an_address_and_a_salt(host: bytes, salt: bytes) -> None:
         UniqueIds(host, 1, salt, month_of)
 
 
-def test_all_that_a_message_says_becomes_properties() -> None:
+@pytest.mark.parametrize(
+    ("delay", "name", "value"),
+    [
+        ({"delay_level": 3}, "DELAY", "3"),
+        ({"delay_s": 1.5}, "TIMER_DELAY_MS", "1500"),
+        ({"delay_s": 0}, "TIMER_DELAY_MS", "0"),
+        ({"deliver_at_ms": 77}, "TIMER_DELIVER_MS", "77"),
+    ],
+)
+def test_all_that_a_message_says_becomes_properties(delay: dict[str, Any], name: str, value: str) -> None:
     message = Message(
-        "t", b"", tags="tag", keys=["a", "b"], properties={"own": "ö"}, delay_level=3, delay_s=1.5, deliver_at_ms=77,
-        sharding_key="s", priority=2, wait_store=False, unique_id="ID",
+        "t", b"", tags="tag", keys=["a", "b"], properties={"own": "ö"}, sharding_key="s", priority=2,
+        wait_store=False, unique_id="ID", **delay,
     )  # fmt: skip
     text = message_properties(message, ids(), {"PGROUP": "g"})
     assert decode_properties(text) == {
-        "own": "ö", "KEYS": "a b", "UNIQ_KEY": "ID", "WAIT": "false", "TAGS": "tag", "__SHARDINGKEY": "s", "DELAY": "3",
-        "TIMER_DELAY_MS": "1500", "TIMER_DELIVER_MS": "77", "_SYS_MSG_PRIORITY_": "2", "PGROUP": "g",
+        "own": "ö", "KEYS": "a b", "UNIQ_KEY": "ID", "WAIT": "false", "TAGS": "tag", "__SHARDINGKEY": "s",
+        "_SYS_MSG_PRIORITY_": "2", "PGROUP": "g", name: value,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("extras", "named"),
+    [
+        ({"delay_level": 1, "delay_s": 1}, "only one of"),
+        ({"delay_level": 1, "deliver_at_ms": 0}, "only one of"),
+        ({"delay_s": 0, "deliver_at_ms": 0}, "only one of"),
+        ({"delay_level": -1}, "delay_level"),
+        ({"delay_level": 1 << 31}, "delay_level"),
+        ({"delay_level": "3"}, "delay_level"),
+        ({"delay_s": -0.001}, "delay_s"),
+        ({"delay_s": float("nan")}, "NaN"),
+        ({"deliver_at_ms": -1}, "deliver_at_ms"),
+        ({"deliver_at_ms": 1 << 63}, "deliver_at_ms"),
+        ({"priority": -1}, "priority"),
+        ({"priority": 1 << 31}, "priority"),
+        ({"tags": 1}, "TAGS"),
+        ({"keys": [1]}, "keys"),
+        ({"properties": {"k": ""}}, "'k'"),
+        ({"properties": {"": "v"}}, "''"),
+        ({"properties": {"k": 1}}, "'k'"),
+        ({"properties": {1: "v"}}, "property 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_name(extras: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        message_properties(Message("t", b"", **extras), ids())
+
+
+@pytest.mark.parametrize(
+    "extras",
+    [
+        {"delay_level": (1 << 31) - 1},
+        {"deliver_at_ms": (1 << 63) - 1},
+        {"priority": 0},
+        {"priority": (1 << 31) - 1},
+    ],
+)
+def test_numbers_at_their_limits_are_taken(extras: dict[str, Any]) -> None:
+    assert (
+        str(*extras.values())
+        in decode_properties(message_properties(Message("t", b"", **extras), ids())).values()
+    )
 
 
 def test_a_message_gets_its_id_once() -> None:
