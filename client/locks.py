@@ -44,19 +44,18 @@ class QueueLocks:
 
     async def lock_all(self) -> None:
         """Renew. What another member holds meanwhile is ours no more."""
-        await self._each_broker(self._held(), self._renew)
+        held = [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
+        await self._each_broker(held, self._renew)
 
     async def give(self, queues: Iterable[MessageQueue]) -> None:
         """Let others have these. One-way: what does not arrive ends by itself."""
         await self._each_broker(queues, self._give)
 
     async def unlock_all(self) -> None:
-        for queue in await self._each_broker(self._held(), self._give):
+        """At the end, when nobody works any more: also what is on its way out (Java lets the broker's time pass)."""
+        for queue in await self._each_broker(self._table, self._give):
             if (process_queue := self._table.get(queue)) is not None:
                 process_queue.locked = False
-
-    def _held(self) -> list[MessageQueue]:
-        return [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
 
     async def _each_broker(
         self,
