@@ -132,7 +132,10 @@ class PushConsumer:
         log.info("consumer %s runs as %s", self.group, self._instance.client_id)
 
     async def close(self, drain_s: float | None = None) -> None:
-        """Leave for good. Handlers that run may finish for so long (`drain_s` of the options), and count."""
+        """Leave for good. Handlers that run may finish for so long (`drain_s` of the options), and count.
+
+        Not for handlers, which it would wait for: they call `stop`.
+        """
         self._stopped.set()
         if self._ending is None:
             self.state = ServiceState.SHUTDOWN_ALREADY

@@ -100,7 +100,7 @@ class PushRole:
             "messageModel": self.options.model.value,
             "consumeFromWhere": self.options.from_where.value,
             "subscriptionDataSet": [
-                wanted.heartbeat_json() for wanted in self.setting.subscriptions.values()
+                wanted.heartbeat_json() for wanted in self.setting.subscriptions.to_tell()
             ],
             "unitMode": False,
         }
@@ -209,7 +209,7 @@ class PushRole:
     # ---- what queues go through ----
 
     async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
-        """The broker must know the newer version before the first pull tells it."""
+        """Brokers first, then the user; pulls of new queues come after."""
         self.setting.subscriptions.renew(topic)
         self.pulls.thresholds.spread(self.options, len(self.table))
         self.instance.heartbeats.forget()

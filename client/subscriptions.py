@@ -23,16 +23,22 @@ class Subscriptions(Mapping[str, Subscription]):
         self._namespace = namespace
         self._clock_ms = clock_ms
         self._wanted: dict[str, Subscription] = {}
+        self._told: dict[str, Subscription] = {}
         self._handlers: dict[str, Handler] = {}
 
     def add(self, topic: str, tags: str | None, sql: str | None, handler: Handler) -> None:
         """`topic` as users know it. ConfigError: tags or sql cannot be used."""
-        self._wanted[self._namespace.wrap(topic)] = Subscription.of(self._namespace.wrap(topic), tags, sql)
+        wrapped = self._namespace.wrap(topic)
+        wanted = Subscription.of(wrapped, tags, sql)
+        if wrapped in self._told:
+            wanted = wanted.renewed(self._told[wrapped].version + 1)
+        self._wanted[wrapped] = self._told[wrapped] = wanted
         self._handlers[self._namespace.unwrap(topic)] = handler
 
     def add_all_of(self, topic: str) -> None:
         """A topic whose messages show the topics they were sent to, as retry topics do."""
-        self._wanted.setdefault(topic, Subscription.of(topic))
+        if topic not in self._wanted:
+            self._wanted[topic] = self._told[topic] = Subscription.of(topic)
 
     def add_retries(self, retry: str, topic: str) -> None:
         """POP's retry topic of `topic`, whose messages keep its name; both as brokers know them."""
@@ -46,9 +52,17 @@ class Subscriptions(Mapping[str, Subscription]):
         return self._wanted.pop(self._namespace.wrap(topic), None) is not None
 
     def renew(self, topic: str) -> None:
-        """Its version grows, so that brokers take the next heartbeat for the newer one. `topic` as brokers know it."""
+        """Brokers are told a newer version of it from now on. `topic` as brokers know it.
+
+        Pulls keep the version that it was wanted with, unlike Java's: brokers refuse only those newer than what they
+        were told, and a pull may overtake the heartbeat that tells it.
+        """
         if topic in self._wanted:
-            self._wanted[topic] = self._wanted[topic].renewed(self._clock_ms())
+            self._told[topic] = self._told[topic].renewed(self._clock_ms())
+
+    def to_tell(self) -> list[Subscription]:
+        """For heartbeats."""
+        return [self._told[topic] for topic in self._wanted]
 
     def handler_of(self, topic: str) -> Handler | None:
         """`topic` as users know it."""

@@ -116,13 +116,25 @@ def test_pops_retry_topics_go_to_the_handler_of_their_topic() -> None:
     assert list(table) == ["ns%orders"]
 
 
-def test_only_what_is_there_is_renewed() -> None:
+def test_renewing_changes_what_is_told_and_not_what_is_pulled_with() -> None:
     table = Subscriptions(Namespace(None), clock_ms=lambda: 1 << 50)
     table.add("orders", None, None, handler)
+    before = table["orders"]
     table.renew("orders")
     table.renew("never heard of")
-    assert table["orders"].version == 1 << 50
-    assert list(table) == ["orders"]
+    assert table["orders"] is before
+    assert [(told.topic, told.version) for told in table.to_tell()] == [("orders", 1 << 50)]
+
+
+def test_what_is_subscribed_anew_is_newer_than_what_was_told() -> None:
+    table = Subscriptions(Namespace(None), clock_ms=lambda: 1 << 50)
+    table.add("orders", "a", None, handler)
+    table.renew("orders")
+    table.drop("orders")
+    assert table.to_tell() == []
+    table.add("orders", "b", None, handler)
+    assert table["orders"].version == (1 << 50) + 1
+    assert table.to_tell() == [table["orders"]]
 
 
 def test_it_may_change_while_it_is_walked() -> None:
