@@ -49,7 +49,7 @@ class Admin:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._options = client_options(client, name_server)
-        self._namespace = Namespace(self._options.namespace)
+        self.namespace = Namespace(self._options.namespace)
         self._timeout_s = timeout_s
         self._instance: Instance | None = None
 
@@ -71,14 +71,21 @@ class Admin:
     ) -> None:
         await self.close()
 
+    @property
+    def calls(self) -> AdminCalls:
+        """For requests that have no verb here."""
+        if self._instance is None:
+            raise NotRunning("the admin is not started: `async with Admin(...)`")
+        return AdminCalls(self._instance, self._timeout_s)
+
     # ---- clusters and brokers ----
 
     async def cluster_info(self) -> ClusterInfo:
-        return await self._calls.clusters()
+        return await self.calls.clusters()
 
     async def broker_config(self, broker_name: str) -> dict[str, str]:
         """What is in force at the master."""
-        answer = await self._calls.ask_broker(broker_name, RequestCode.GET_BROKER_CONFIG)
+        answer = await self.calls.ask_broker(broker_name, RequestCode.GET_BROKER_CONFIG)
         lines = answer.body.decode("utf-8", "replace").splitlines()
         pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
         return {name.strip(): value.strip() for name, _, value in pairs}
@@ -87,11 +94,11 @@ class Admin:
         lines = [f"{name}={value}\n" for name, value in values.items()]
         if any(line.count("\n") > 1 or "\r" in line for line in lines):
             raise ConfigError("values: a line break cannot be part of one")
-        await self._calls.ask_broker(broker_name, RequestCode.UPDATE_BROKER_CONFIG, "".join(lines).encode())
+        await self.calls.ask_broker(broker_name, RequestCode.UPDATE_BROKER_CONFIG, "".join(lines).encode())
 
     async def broker_runtime(self, broker_name: str) -> dict[str, str]:
         """Counters and states as Apache's tools show them."""
-        answer = await self._calls.ask_broker(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO)
+        answer = await self.calls.ask_broker(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO)
         return read(answer.body, admin_records.texts)
 
     # ---- topics ----
@@ -116,48 +123,48 @@ class Admin:
             raise ConfigError(f"topic {topic} belongs to the system")
         wanted = dict(attributes or {}) | ({"message.type": message_type} if message_type else {})
         ext = {
-            "topic": self._namespace.wrap(topic), "defaultTopic": "TBW102",
+            "topic": self.namespace.wrap(topic), "defaultTopic": "TBW102",
             "readQueueNums": str(read_queues or queues), "writeQueueNums": str(queues), "perm": str(perm),
             "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": str(order).lower(),
             "attributes": ",".join(f"+{name}={value}" for name, value in wanted.items()),
         }  # fmt: skip
         taken: list[str] = []
         failure: ClientError | None = None
-        for name, address in (await self._calls.masters(cluster)).items():
+        for name, address in (await self.calls.masters(cluster)).items():
             try:
-                await self._calls.ask_again(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+                await self.calls.ask_again(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
                 taken.append(name)
             except ClientError as error:
                 log.warning("topic %s: broker %s did not take it: %s", topic, name, error)
                 failure = error
         if failure is not None and not taken:
             raise failure
-        await self._calls.await_route(ext["topic"], set(taken))
+        await self.calls.await_route(ext["topic"], set(taken))
         return taken
 
     async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """At all masters and name servers. A topic that does not exist is no error."""
-        ext = {"topic": self._namespace.wrap(check_topic(topic))}
-        await self._calls.ask_masters(RequestCode.DELETE_TOPIC_IN_BROKER, ext, cluster=cluster)
-        await self._calls.ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext)
+        ext = {"topic": self.namespace.wrap(check_topic(topic))}
+        await self.calls.ask_masters(RequestCode.DELETE_TOPIC_IN_BROKER, ext, cluster=cluster)
+        await self.calls.ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext)
 
     async def topics(self) -> list[str]:
         """All that name servers know, those of the system and of groups among them."""
-        answer = await self._calls.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        answer = await self.calls.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(
-            self._namespace.unwrap(name) for name in read(answer.body, lambda r: r.texts("topicList"))
+            self.namespace.unwrap(name) for name in read(answer.body, lambda r: r.texts("topicList"))
         )
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
         """By the name of the broker."""
-        wrapped = self._namespace.wrap(topic)
-        answers = await self._calls.ask_brokers_of(wrapped, RequestCode.GET_TOPIC_CONFIG, {"topic": wrapped})
+        wrapped = self.namespace.wrap(topic)
+        answers = await self.calls.ask_brokers_of(wrapped, RequestCode.GET_TOPIC_CONFIG, {"topic": wrapped})
         configs = {name: read(answer.body, admin_records.topic_config) for name, answer in answers.items()}
         return {name: replace(config, topic=topic) for name, config in configs.items()}
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, QueueRange]:
-        wrapped = self._namespace.wrap(topic)
-        answers = await self._calls.ask_brokers_of(
+        wrapped = self.namespace.wrap(topic)
+        answers = await self.calls.ask_brokers_of(
             wrapped, RequestCode.GET_TOPIC_STATS_INFO, {"topic": wrapped}
         )
         stats = [read(answer.body, admin_records.topic_stats) for answer in answers.values()]
@@ -165,8 +172,8 @@ class Admin:
 
     async def queues(self, topic: str, *, write: bool = False) -> list[MessageQueue]:
         """Those that can be read, or written to, by a fresh route; in the order of allocation. NoRoute: none."""
-        wrapped = self._namespace.wrap(topic)
-        routes = self._calls.instance.routes
+        wrapped = self.namespace.wrap(topic)
+        routes = self.calls.instance.routes
         await routes.refresh(wrapped)
         if write:
             found = list((await routes.publish_info(wrapped, template=wrapped)).queues)
@@ -198,7 +205,7 @@ class Admin:
             "topic": wrapped.topic, "queueId": str(queue.queue_id), "timestamp": str(_milliseconds(when)),
             "boundaryType": "UPPER",
         }  # fmt: skip
-        answer = await self._calls.ask_master(
+        answer = await self.calls.ask_master(
             queue.broker_name, wrapped.topic, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext
         )
         return check(answer, queue.broker_name).integer("offset")
@@ -226,40 +233,40 @@ class Admin:
     async def create_group(self, config: GroupConfig | str, cluster: str | None = None) -> None:
         """Make or change it at every master (of one cluster); a name alone stands for the defaults."""
         wanted = GroupConfig(group=config) if isinstance(config, str) else config
-        body = replace(wanted, group=self._namespace.wrap(check_group(wanted.group))).encode()
-        await self._calls.ask_masters(
+        body = replace(wanted, group=self.namespace.wrap(check_group(wanted.group))).encode()
+        await self.calls.ask_masters(
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body, cluster=cluster
         )
 
     async def delete_group(self, group: str, *, offsets: bool = True, cluster: str | None = None) -> None:
         """At every master, with its offsets unless told otherwise. Its retry and dead-letter topics stay."""
         flag = str(offsets).lower()
-        ext = {"groupName": self._namespace.wrap(group), "cleanOffset": flag, "removeOffset": flag}
-        await self._calls.ask_masters(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext, cluster=cluster)
+        ext = {"groupName": self.namespace.wrap(group), "cleanOffset": flag, "removeOffset": flag}
+        await self.calls.ask_masters(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext, cluster=cluster)
 
     async def groups(self) -> dict[str, GroupConfig]:
         """Of all masters together."""
         found: dict[str, GroupConfig] = {}
-        for answer in await self._calls.ask_masters(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG):
+        for answer in await self.calls.ask_masters(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG):
             found |= read(answer.body, admin_records.groups)
-        plain = {self._namespace.unwrap(name): config for name, config in found.items()}
+        plain = {self.namespace.unwrap(name): config for name, config in found.items()}
         return {name: replace(config, group=name) for name, config in plain.items()}
 
     async def groups_of(self, topic: str) -> list[str]:
         """Groups that have an offset in the topic or members that want it."""
-        wrapped = self._namespace.wrap(topic)
-        answers = await self._calls.ask_brokers_of(
+        wrapped = self.namespace.wrap(topic)
+        answers = await self.calls.ask_brokers_of(
             wrapped, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": wrapped}
         )
         names = {name for a in answers.values() for name in read(a.body, lambda r: r.texts("groupList"))}
-        return sorted(map(self._namespace.unwrap, names))
+        return sorted(map(self.namespace.unwrap, names))
 
     async def consumer_lag(self, group: str, topic: str | None = None) -> ConsumerLag:
         """How far the group is, in one topic or all that it has offsets of."""
-        ext = {"consumerGroup": self._namespace.wrap(group)}
+        ext = {"consumerGroup": self.namespace.wrap(group)}
         if topic is not None:
-            ext["topic"] = self._namespace.wrap(topic)
-        answers = await self._calls.ask_masters(RequestCode.GET_CONSUME_STATS, ext)
+            ext["topic"] = self.namespace.wrap(topic)
+        answers = await self.calls.ask_masters(RequestCode.GET_CONSUME_STATS, ext)
         lags = [read(answer.body, admin_records.consumer_lag) for answer in answers]
         queues = self._shown(pair for each in lags for pair in each.queues.items())
         return ConsumerLag(sum(each.tps for each in lags), queues)
@@ -267,7 +274,7 @@ class Admin:
     async def offset(self, group: str, queue: MessageQueue) -> int | None:
         """What the broker has stored for the group, None if nothing."""
         ext = self._group_queue(group, queue) | {"setZeroIfNotFound": "false"}
-        answer = await self._calls.ask_master(
+        answer = await self.calls.ask_master(
             queue.broker_name, ext["topic"], RequestCode.QUERY_CONSUMER_OFFSET, ext
         )
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
@@ -277,7 +284,7 @@ class Admin:
     async def update_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Members that run store theirs over it: see `reset_offsets`."""
         ext = self._group_queue(group, queue) | {"commitOffset": str(offset)}
-        answer = await self._calls.ask_master(
+        answer = await self.calls.ask_master(
             queue.broker_name, ext["topic"], RequestCode.UPDATE_CONSUMER_OFFSET, ext
         )
         check(answer, queue.broker_name)
@@ -290,12 +297,12 @@ class Admin:
         Without `force` no offset is moved ahead.
         """
         time_ms = -1 if when is None else _milliseconds(when)
-        wrapped = self._namespace.wrap(topic)
+        wrapped = self.namespace.wrap(topic)
         ext = {
-            "topic": wrapped, "group": self._namespace.wrap(group), "timestamp": str(time_ms),
+            "topic": wrapped, "group": self.namespace.wrap(group), "timestamp": str(time_ms),
             "isForce": str(force).lower(), "queueId": "-1",
         }  # fmt: skip
-        answers = await self._calls.ask_brokers_of(wrapped, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+        answers = await self.calls.ask_brokers_of(wrapped, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
         resets = [read(answer.body, admin_records.reset_offsets) for answer in answers.values()]
         return self._shown(pair for each in resets for pair in each.items())
 
@@ -303,25 +310,33 @@ class Admin:
 
     async def consumers(self, group: str) -> ConsumerConnections:
         """BrokerError CONSUMER_NOT_ONLINE (206): no member is connected."""
-        ext = {"consumerGroup": self._namespace.wrap(group)}
-        found = await self._calls.ask_who_knows(RequestCode.GET_CONSUMER_CONNECTION_LIST, ext)
+        ext = {"consumerGroup": self.namespace.wrap(group)}
+        found = await self.calls.ask_who_knows(RequestCode.GET_CONSUMER_CONNECTION_LIST, ext)
         all_ = [read(answer.body, admin_records.consumer_connections) for answer in found]
-        return replace(all_[0], connections=_distinct(c for each in all_ for c in each.connections))
+        subscriptions = {
+            self.namespace.unwrap(topic): replace(wanted, topic=self.namespace.unwrap(topic))
+            for topic, wanted in all_[0].subscriptions.items()
+        }
+        return replace(
+            all_[0],
+            subscriptions=subscriptions,
+            connections=_distinct(c for each in all_ for c in each.connections),
+        )
 
     async def producers(self, group: str) -> tuple[Connection, ...]:
         """BrokerError: no producer of this group is connected."""
-        found = await self._calls.ask_who_knows(
-            RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": self._namespace.wrap(group)}
+        found = await self.calls.ask_who_knows(
+            RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": self.namespace.wrap(group)}
         )
         return _distinct(c for answer in found for c in read(answer.body, admin_records.connections))
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> dict[str, Any]:
         """What a member says of itself: the JSON object as it is, with queues as keys of its `mqTable`."""
         ext = {
-            "consumerGroup": self._namespace.wrap(group), "clientId": client_id,
+            "consumerGroup": self.namespace.wrap(group), "clientId": client_id,
             "jstackEnable": str(stacks).lower(),
         }  # fmt: skip
-        found = await self._calls.ask_who_knows(RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
+        found = await self.calls.ask_who_knows(RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
         info = java_json.loads(found[0].body)
         if not isinstance(info, dict):
             raise ClientError(f"{client_id}: no running info: {str(info)[:80]}")
@@ -330,31 +345,25 @@ class Admin:
     # ---- inside ----
 
     @property
-    def _calls(self) -> AdminCalls:
-        if self._instance is None:
-            raise NotRunning("the admin is not started: `async with Admin(...)`")
-        return AdminCalls(self._instance, self._timeout_s)
-
-    @property
     def _positions(self) -> Positions:
-        return Positions(self._calls.instance)
+        return Positions(self.calls.instance)
 
     @property
     def _queries(self) -> MessageQueries:
-        return MessageQueries(self._calls.instance, self._timeout_s)
+        return MessageQueries(self.calls.instance, self._timeout_s)
 
     def _told(self, queue: MessageQueue) -> MessageQueue:
         """As brokers know it."""
-        return replace(queue, topic=self._namespace.wrap(queue.topic))
+        return replace(queue, topic=self.namespace.wrap(queue.topic))
 
     def _shown(self, table: Iterable[tuple[MessageQueue, T]]) -> dict[MessageQueue, T]:
         """As users know it, in order."""
-        plain = {replace(queue, topic=self._namespace.unwrap(queue.topic)): value for queue, value in table}
+        plain = {replace(queue, topic=self.namespace.unwrap(queue.topic)): value for queue, value in table}
         return dict(sorted(plain.items()))
 
     def _group_queue(self, group: str, queue: MessageQueue) -> dict[str, str]:
         return {
-            "consumerGroup": self._namespace.wrap(group), "topic": self._namespace.wrap(queue.topic),
+            "consumerGroup": self.namespace.wrap(group), "topic": self.namespace.wrap(queue.topic),
             "queueId": str(queue.queue_id), "bname": queue.broker_name,
         }  # fmt: skip
 

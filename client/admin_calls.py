@@ -42,8 +42,11 @@ class AdminCalls:
                 continue
         return await self.ask(address, code, ext)
 
-    async def ask_name_server(self, code: RequestCode) -> RemotingCommand:
-        return check(await self.instance.name_servers.call(RemotingCommand.request(code)), "name server")
+    async def ask_name_server(
+        self, code: RequestCode, ext: Mapping[str, str] | None = None
+    ) -> RemotingCommand:
+        request = RemotingCommand.request(code, ext)
+        return check(await self.instance.name_servers.call(request), "name server")
 
     async def ask_name_servers(self, code: RequestCode, ext: Mapping[str, str]) -> None:
         """All of them: for what each must know."""
@@ -66,7 +69,7 @@ class AdminCalls:
         return await self.ask(address, code, body=body)
 
     async def ask_brokers_of(
-        self, topic: str, code: RequestCode, ext: Mapping[str, str]
+        self, topic: str, code: RequestCode, ext: Mapping[str, str], body: bytes = b""
     ) -> dict[str, RemotingCommand]:
         """Each master of the topic, by the broker's name; all must answer."""
         await self.instance.routes.refresh(topic)
@@ -75,7 +78,7 @@ class AdminCalls:
         masters = {name: ids[MASTER] for name, ids in brokers if MASTER in ids}
         if not masters:
             raise NoRoute(f"topic {topic}: no broker has it")
-        answers = await asyncio.gather(*(self.ask(address, code, ext) for address in masters.values()))
+        answers = await asyncio.gather(*(self.ask(address, code, ext, body) for address in masters.values()))
         return dict(zip(masters, answers, strict=True))
 
     async def ask_masters(

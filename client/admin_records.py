@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from firearrow.client import java_json
 from firearrow.client.errors import ClientError
 from firearrow.client.message import MessageQueue
+from firearrow.client.subscription import Kind, Subscription
 
 T = TypeVar("T")
 READ, WRITE = 4, 2
@@ -125,13 +126,13 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConnections:
-    """`subscriptions`: topic → the expression that members want of it."""
+    """`subscriptions`: by topic."""
 
     connections: tuple[Connection, ...]
     consume_type: str
     model: str
     from_where: str
-    subscriptions: dict[str, str]
+    subscriptions: dict[str, Subscription]
 
 
 def read(body: bytes, reader: Callable[["Members"], T]) -> T:
@@ -258,15 +259,30 @@ def connections(answer: Members) -> tuple[Connection, ...]:
     )
 
 
-def consumer_connections(answer: Members) -> ConsumerConnections:
-    subscriptions = {
-        str(topic): Members(data).text("subString")
-        for topic, data in answer.members("subscriptionTable").pairs()
+def producers(answer: Members) -> dict[str, list[Connection]]:
+    """ProducerTableInfo."""
+    return {
+        str(group): [
+            Connection(m.text("clientId"), m.text("remoteIP"), m.text("language"), m.number("version"))
+            for m in map(Members, members if isinstance(members, list) else [])
+        ]
+        for group, members in answer.members("data").pairs()
     }
+
+
+def consumer_connections(answer: Members) -> ConsumerConnections:
+    table = answer.members("subscriptionTable").pairs()
+    subscriptions = {str(topic): _subscription(str(topic), Members(data)) for topic, data in table}
     return ConsumerConnections(
         connections(answer), answer.text("consumeType"), answer.text("messageModel"), answer.text("consumeFromWhere"),
         subscriptions,
     )  # fmt: skip
+
+
+def _subscription(topic: str, data: Members) -> Subscription:
+    kind: Kind = "SQL92" if data.text("expressionType", "TAG") == "SQL92" else "TAG"
+    tags = frozenset(data.texts("tagsSet"))
+    return Subscription(topic, data.text("subString"), kind, tags, frozenset(), data.number("subVersion"))
 
 
 def reset_offsets(answer: Members) -> dict[MessageQueue, int]:

@@ -1,6 +1,7 @@
 """MessageQueries: stored messages found by the place in the log, by unique id, by key. Keeps nothing. Loop thread."""
 
 import asyncio
+import contextlib
 import ipaddress
 import struct
 import time
@@ -46,7 +47,7 @@ class MessageQueries:
             {"offset": str(physical_offset), "topic": self._namespace.wrap(topic)},
         )
         answer = check(await self._instance.call(address, request, self._timeout_s), address)
-        found = self._decoded(answer.body, self._name_of(address))
+        found = self._decoded(answer.body, await self._name_of(address, topic))
         if len(found) != 1:
             raise ClientError(f"{address}: {len(found)} messages instead of one")
         return found[0]
@@ -114,7 +115,12 @@ class MessageQueries:
                 message.topic = self._namespace.unwrap(message.topic)
         return found
 
-    def _name_of(self, address: str) -> str:
+    async def _name_of(self, address: str, topic: str) -> str:
+        """Of the broker there, as the topic's route has it; its address, should the route write that otherwise."""
+        wrapped = self._namespace.wrap(topic)
+        if self._instance.routes.known(wrapped) is None:
+            with contextlib.suppress(NoRoute):
+                await self._instance.routes.refresh(wrapped)
         known = self._instance.routes.addresses()
         return next((name for name, _, here in known if here == address), address)
 

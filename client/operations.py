@@ -1,0 +1,192 @@
+"""Operations: what only operators do: see how far a message came, try it again, copy progress, set modes and values.
+
+`Operations(admin)`: an Admin that is started. Keeps nothing. Loop thread.
+"""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client import admin_records
+from firearrow.client.admin import Admin
+from firearrow.client.admin_records import Connection, ConsumerConnections, read
+from firearrow.client.errors import BrokerError, ClientError
+from firearrow.client.message_queries import decode_offset_id
+
+DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
+"""Where brokers put half messages after so many checks without an answer."""
+
+
+class Track(StrEnum):
+    """How far a message came in a group, by Java's names."""
+
+    CONSUMED = "CONSUMED"
+    CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
+    """Passed over: the group does not want its tag."""
+    PULL = "PULL"
+    """The group pulls by itself; nobody else knows."""
+    NOT_CONSUME_YET = "NOT_CONSUME_YET"
+    NOT_ONLINE = "NOT_ONLINE"
+    CONSUME_BROADCASTING = "CONSUME_BROADCASTING"
+    """Each member keeps its own progress."""
+    UNKNOWN = "UNKNOWN"
+
+
+class RequestMode(StrEnum):
+    PULL = "PULL"
+    POP = "POP"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTrack:
+    """`error` says why nothing is known."""
+
+    group: str
+    track: Track
+    error: str | None = None
+
+
+class Operations:
+    """Names are the user's, as those of Admin. Every verb: BrokerError, TransportError, ClientError."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._wrap = admin.namespace.wrap
+        self._unwrap = admin.namespace.unwrap
+
+    # ---- messages ----
+
+    async def message_tracks(self, message: ReceivedMessage) -> list[MessageTrack]:
+        """How far each group that knows the topic is with it, by the name of the group."""
+        groups = await self._admin.groups_of(message.topic)
+        return [await self._message_track(group, message) for group in groups]
+
+    async def consume_directly(self, group: str, client_id: str, message: ReceivedMessage) -> dict[str, Any]:
+        """Let a member handle a stored message here and now, whatever its offsets: what came of it, as it says."""
+        address, _ = decode_offset_id(message.offset_message_id)
+        ext = {
+            "consumerGroup": self._wrap(group), "clientId": client_id, "msgId": message.offset_message_id,
+            "topic": self._wrap(message.topic), "brokerName": message.broker_name,
+        }  # fmt: skip
+        answer = await self._admin.calls.ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, ext)
+        return _object(answer)
+
+    async def resume_check(self, topic: str, offset_message_id: str) -> None:
+        """Have a half message asked about anew that was given up: the id is that of its copy in DISCARDED."""
+        address, _ = decode_offset_id(offset_message_id)
+        ext = {"topic": self._wrap(topic), "msgId": offset_message_id}
+        await self._admin.calls.ask(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, ext)
+
+    # ---- groups ----
+
+    async def clone_offsets(self, source: str, target: str, topic: str) -> None:
+        """Let `target` be as far in the topic as `source` is; members of `target` should not run meanwhile."""
+        wrapped = self._wrap(topic)
+        ext = {
+            "srcGroup": self._wrap(source), "destGroup": self._wrap(target), "topic": wrapped, "offline": "true"
+        }  # fmt: skip
+        await self._admin.calls.ask_brokers_of(wrapped, RequestCode.CLONE_GROUP_OFFSET, ext)
+
+    async def topics_of(self, group: str) -> list[str]:
+        """Topics in which the group has an offset."""
+        answers = await self._admin.calls.ask_masters(
+            RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": self._wrap(group)}
+        )
+        return self._names(answers, "topicList")
+
+    async def readable(self, group: str, topic: str, allowed: bool | None = None) -> bool:
+        """Whether the group may read the topic; with `allowed` it may from now on, or may not."""
+        wrapped = self._wrap(topic)
+        ext = {"group": self._wrap(group), "topic": wrapped}
+        if allowed is not None:
+            ext["readable"] = str(allowed).lower()
+        answers = await self._admin.calls.ask_brokers_of(
+            wrapped, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, ext
+        )
+        return all(read(answer.body, lambda r: r.flag("readable")) for answer in answers.values())
+
+    async def set_request_mode(
+        self, topic: str, group: str, mode: RequestMode, pop_share_queues: int = 0
+    ) -> None:
+        """How members that let brokers assign their queues get messages. `pop_share_queues`: queues of others, too."""
+        wrapped = self._wrap(topic)
+        wanted = {
+            "consumerGroup": self._wrap(group), "mode": mode.value, "popShareQueueNum": pop_share_queues,
+            "topic": wrapped,
+        }  # fmt: skip
+        body = json.dumps(wanted).encode()
+        await self._admin.calls.ask_brokers_of(wrapped, RequestCode.SET_MESSAGE_REQUEST_MODE, {}, body)
+
+    # ---- clusters ----
+
+    async def topics_of_cluster(self, cluster: str) -> list[str]:
+        ext = {"cluster": cluster}
+        return self._names(
+            [await self._admin.calls.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, ext)], "topicList"
+        )
+
+    async def producers(self) -> dict[str, tuple[Connection, ...]]:
+        """All that are connected, by group."""
+        found: dict[str, dict[str, Connection]] = {}
+        for answer in await self._admin.calls.ask_masters(RequestCode.GET_ALL_PRODUCER_INFO):
+            for group, members in read(answer.body, admin_records.producers).items():
+                found.setdefault(self._unwrap(group), {}).update({each.client_id: each for each in members})
+        return {group: tuple(members.values()) for group, members in sorted(found.items())}
+
+    async def put_value(self, namespace: str, key: str, value: str) -> None:
+        """Have name servers keep a value; ORDER_TOPIC_CONFIG is what they themselves look at."""
+        ext = {"namespace": namespace, "key": key, "value": value}
+        await self._admin.calls.ask_name_servers(RequestCode.PUT_KV_CONFIG, ext)
+
+    async def value(self, namespace: str, key: str) -> str | None:
+        ext = {"namespace": namespace, "key": key}
+        try:
+            answer = await self._admin.calls.ask_name_server(RequestCode.GET_KV_CONFIG, ext)
+        except BrokerError as refused:
+            if refused.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return answer.ext.get("value")
+
+    async def delete_value(self, namespace: str, key: str) -> None:
+        ext = {"namespace": namespace, "key": key}
+        await self._admin.calls.ask_name_servers(RequestCode.DELETE_KV_CONFIG, ext)
+
+    # ---- within ----
+
+    async def _message_track(self, group: str, message: ReceivedMessage) -> MessageTrack:
+        try:
+            members = await self._admin.consumers(group)
+            return MessageTrack(group, await self._track(group, members, message))
+        except ClientError as error:
+            offline = error.code == ResponseCode.CONSUMER_NOT_ONLINE
+            return MessageTrack(group, Track.NOT_ONLINE if offline else Track.UNKNOWN, str(error))
+
+    async def _track(self, group: str, members: ConsumerConnections, message: ReceivedMessage) -> Track:
+        if members.model == "BROADCASTING":
+            return Track.CONSUME_BROADCASTING
+        if members.consume_type != "CONSUME_PASSIVELY":
+            return Track.PULL
+        lag = await self._admin.consumer_lag(group, message.topic)
+        progress = [
+            each.consumer_offset
+            for queue, each in lag.queues.items()
+            if queue.queue_id == message.queue_id and queue.broker_name == message.broker_name
+        ]
+        if not any(offset > message.queue_offset for offset in progress):
+            return Track.NOT_CONSUME_YET
+        wanted = members.subscriptions.get(message.topic)
+        passed = wanted is not None and wanted.tags and message.tags not in wanted.tags
+        return Track.CONSUMED_BUT_FILTERED if passed else Track.CONSUMED
+
+    def _names(self, answers: list[RemotingCommand], member: str) -> list[str]:
+        found = {name for answer in answers for name in read(answer.body, lambda r: r.texts(member))}
+        return sorted(map(self._unwrap, found))
+
+
+def _object(answer: RemotingCommand) -> dict[str, Any]:
+    return read(answer.body, lambda members: dict(members.pairs()))
