@@ -86,7 +86,7 @@ class PushRole:
         )
         self._started_ms = now_ms()
         serve_inspection(instance)
-        instance.serve(RequestCode.CONSUME_MESSAGE_DIRECTLY, self._directly)
+        serve_directly(instance)
 
     # ---- what the instance asks ----
 
@@ -190,15 +190,6 @@ class PushRole:
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         await self._reset.run(topic, offsets)
 
-    async def _directly(self, request: RemotingCommand, address: str) -> RemotingCommand:
-        """For any push consumer of the instance: whoever came last answers for all."""
-        log.info("%s has a message handled directly", address)
-        return await answer_consume_directly(request, self._service_of, open_body)
-
-    def _service_of(self, group: str) -> ConsumeService | None:
-        consumer = self.instance.consumers.get(group)
-        return consumer.service if isinstance(consumer, PushRole) else None
-
     def pause(self) -> None:
         self.pulls.paused = True
 
@@ -300,6 +291,20 @@ class PushRole:
             pop_retry=self._pop_retry,
         )
         return Rebalancer(parts, self.table)
+
+
+def serve_directly(instance: Instance) -> None:
+    """Answer operators who want one message handled here and now, for all push consumers of the instance."""
+
+    def service_of(group: str) -> ConsumeService | None:
+        consumer = instance.consumers.get(group)
+        return consumer.service if isinstance(consumer, PushRole) else None
+
+    async def directly(request: RemotingCommand, address: str) -> RemotingCommand:
+        log.info("%s has a message handled directly", address)
+        return await answer_consume_directly(request, service_of, open_body)
+
+    instance.serve(RequestCode.CONSUME_MESSAGE_DIRECTLY, directly)
 
 
 class _PersistingLocks(QueueLocks):
