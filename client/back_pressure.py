@@ -6,6 +6,7 @@ Loop thread.
 import asyncio
 import contextlib
 from collections import deque
+from typing import Any
 
 from firearrow._native.wire.lane import Allowance
 from firearrow.client.errors import TooManyRequests
@@ -35,6 +36,10 @@ class BackPressure(Allowance):
         began_s = loop.time()
         await self.wait(size, timeout_s)
         return timeout_s - (loop.time() - began_s)
+
+    def hold(self, size: int, future: asyncio.Future[Any]) -> None:
+        """Room that was taken is given back when the future is done."""
+        future.add_done_callback(lambda _: self.give_back(size))
 
     async def wait(self, size: int, timeout_s: float) -> None:
         """Take room, waiting for it if need be. TooManyRequests: not within `timeout_s`."""

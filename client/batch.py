@@ -8,7 +8,10 @@ from firearrow.client.names import RETRY
 
 ITEM_BYTES = 4 + 4 + 4 + 4 + 4 + 2
 """What an item has besides its body and properties."""
-UNIQUE_ID_BYTES = 32 + 10
+FIXED_BYTES = ITEM_BYTES + len("UNIQ_KEY") + 2 + len("WAIT") + 2 + len("false")
+UNIQUE_ID_BYTES = 56
+"""The longest that we make."""
+PRIORITY_BYTES = len("_SYS_MSG_PRIORITY_") + 2 + 10
 
 
 def check_batch(messages: Sequence[Message]) -> None:
@@ -48,13 +51,23 @@ def split(
 
 
 def encoded_bytes(message: Message) -> int:
-    """At most what the message takes in a batch."""
-    size = ITEM_BYTES + len(message.body) + UNIQUE_ID_BYTES + 16
-    size += sum(4 * (len(name) + len(value)) + 2 for name, value in message.properties.items())
-    if message.tags:
-        size += 4 * len(message.tags) + 6
+    """What the message takes in a batch; a little more while it has no unique id yet."""
+    size = FIXED_BYTES + len(message.body)
+    size += UNIQUE_ID_BYTES if message.unique_id is None else _utf8_bytes(message.unique_id)
+    for name, value in message.properties.items():
+        size += _utf8_bytes(name) + _utf8_bytes(value) + 2
+    if message.tags is not None:
+        size += _utf8_bytes(message.tags) + 6
     if message.keys:
-        size += sum(4 * len(key) + 1 for key in message.keys) + 6
-    if message.sharding_key:
-        size += 4 * len(message.sharding_key) + 16
+        size += sum(_utf8_bytes(key) + 1 for key in message.keys) + 5
+    if message.sharding_key is not None:
+        size += _utf8_bytes(message.sharding_key) + 15
+    if message.priority is not None:
+        size += PRIORITY_BYTES
     return size
+
+
+def _utf8_bytes(text: str) -> int:
+    if not isinstance(text, str):
+        raise MessageRefused(f"{text!r}: a str is wanted, not {type(text).__name__}")
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

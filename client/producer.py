@@ -5,7 +5,6 @@ Belongs to the event loop it was started in.
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -371,8 +370,12 @@ class Producer:
     def _gather(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
         """It leaves in a batch; its room was taken."""
         assert self._accumulator is not None
-        future = self._accumulator.add(message, queue)
-        future.add_done_callback(functools.partial(self._done, len(message.body)))
+        try:
+            future = self._accumulator.add(message, queue)
+        except MessageRefused:
+            self._pressure.give_back(len(message.body))
+            raise
+        self._pressure.hold(len(message.body), future)
         return future
 
     def _submit_batch(
@@ -390,9 +393,6 @@ class Producer:
 
     def _go(self, submission: Submission, size: int) -> asyncio.Future[SendResult]:
         future = submission.future
-        future.add_done_callback(functools.partial(self._done, size))
+        self._pressure.hold(size, future)
         submission.go()
         return future
-
-    def _done(self, size: int, future: asyncio.Future[SendResult]) -> None:
-        self._pressure.give_back(size)

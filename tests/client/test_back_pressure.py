@@ -1,0 +1,119 @@
+"""How much may be on the way: at the limits, in turn, and what is given back by those that give up."""
+
+import asyncio
+
+import pytest
+
+from firearrow.client.back_pressure import BackPressure
+from firearrow.client.errors import TooManyRequests
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_so_many_and_so_many_bytes_but_one_always() -> None:
+    pressure = BackPressure(3, 100)
+    assert [pressure.take(10) for _ in range(4)] == [True, True, True, False]
+    pressure = BackPressure(10, 100)
+    assert [pressure.take(60), pressure.take(40), pressure.take(1)] == [True, True, False]
+    pressure.give_back(40)
+    assert [pressure.take(41), pressure.take(40)] == [False, True]
+    alone = BackPressure(10, 100)
+    assert [alone.take(5000), alone.take(0)] == [True, False]
+
+
+def test_claiming_what_is_not_there_says_how_much_is_on_the_way() -> None:
+    pressure = BackPressure(2, 100)
+    pressure.claim(30)
+    pressure.claim(30)
+    with pytest.raises(TooManyRequests, match="2 messages of 60 bytes"):
+        pressure.claim(1)
+
+
+async def test_room_is_waited_for_only_if_that_is_wanted() -> None:
+    pressure = BackPressure(1, 100, waits=False)
+    assert await pressure.room(10, 3.0) == 3.0
+    with pytest.raises(TooManyRequests):
+        await pressure.room(10, 3.0)
+
+
+async def test_waiting_takes_from_the_time_and_ends_with_it() -> None:
+    pressure = BackPressure(1, 100)
+    await pressure.room(10, 5)
+    waiting = asyncio.create_task(pressure.room(20, 5))
+    await settle()
+    assert not waiting.done()
+    pressure.give_back(10)
+    assert 0 < await waiting < 5
+    assert (pressure.count, pressure.bytes) == (1, 20)
+    with pytest.raises(TooManyRequests):
+        await pressure.room(1, 0.01)
+    with pytest.raises(TooManyRequests):
+        await pressure.room(1, -1)
+    pressure.give_back(20)
+    assert pressure.take(1), "who gave up holds nothing"
+
+
+async def test_first_come_first_served_and_nobody_overtakes() -> None:
+    pressure = BackPressure(10, 100)
+    pressure.claim(100)
+    served: list[int] = []
+
+    async def want(size: int) -> None:
+        await pressure.room(size, 5)
+        served.append(size)
+
+    tasks = [asyncio.create_task(want(size)) for size in (90, 5, 20)]
+    await settle()
+    assert not pressure.take(0), "others wait"
+    pressure.give_back(100)
+    await settle()
+    assert served == [90, 5]
+    pressure.give_back(5)
+    await settle()
+    assert served == [90, 5], "20 more do not fit beside 90"
+    pressure.give_back(90)
+    await asyncio.gather(*tasks)
+    assert served == [90, 5, 20]
+
+
+async def test_who_is_cancelled_makes_way_for_the_next() -> None:
+    pressure = BackPressure(10, 100)
+    pressure.claim(50)
+    large = asyncio.create_task(pressure.room(80, 5))
+    small = asyncio.create_task(pressure.room(50, 5))
+    await settle()
+    assert not small.done()
+    large.cancel()
+    await small
+    assert (pressure.count, pressure.bytes) == (2, 100)
+
+
+async def test_who_is_cancelled_just_when_it_is_served_gives_back() -> None:
+    pressure = BackPressure(1, 100)
+    pressure.claim(1)
+    waiting = asyncio.create_task(pressure.room(2, 5))
+    await settle()
+    pressure.give_back(1)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (pressure.count, pressure.bytes) == (0, 0)
+
+
+async def test_idle_is_when_nothing_is_on_the_way_and_nobody_waits() -> None:
+    pressure = BackPressure(1, 100)
+    await pressure.idle()
+    pressure.claim(1)
+    waiting = asyncio.create_task(pressure.room(2, 5))
+    idle = asyncio.create_task(pressure.idle())
+    await settle()
+    pressure.give_back(1)
+    await waiting
+    await settle()
+    assert not idle.done()
+    pressure.give_back(2)
+    async with asyncio.timeout(5):
+        await idle
