@@ -5,6 +5,7 @@ The checks before a pull keep Java's order and delays. Event loop only.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
@@ -81,6 +82,7 @@ class PullTasks:
         self._arrived = asyncio.Event()
         self._given: set[PulledQueue] = set()
         self._times_full = 0
+        self._batch_ended = False
         self._closed = False
 
     # ---- queues ----
@@ -132,23 +134,31 @@ class PullTasks:
 
     async def take(self, timeout_s: float, most: int) -> tuple[MessageQueue, list[ReceivedMessage]] | None:
         """The next messages of one queue, in their order; None after `timeout_s`, or once closed."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not self._batches and not self._closed:
-                    self._arrived.clear()
-                    await self._arrived.wait()
-        except TimeoutError:
-            pass
+        if self._batch_ended:
+            self._batch_ended = False
+            await asyncio.sleep(0)  # who polls in a hurry must let the loop go on now and then
+        if not self._batches:
+            await self._wait(timeout_s)
         if not self._batches:
             return None
         pulled, messages = self._batches.popleft()
         if len(messages) > most:
             self._batches.appendleft(_Batch(pulled, messages[most:]))
             messages = messages[:most]
+        else:
+            self._batch_ended = True
         self._cached -= len(messages)
         pulled.position = pulled.process_queue.remove(messages)
         self._moved(pulled)
         return pulled.queue, messages
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Until something came, the time is over, or all is closed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not self._batches and not self._closed:
+                    self._arrived.clear()
+                    await self._arrived.wait()
 
     # ---- one queue ----
 
