@@ -26,6 +26,7 @@ from firearrow.client.trace_records import (
     TraceRecord,
     TransactionEnded,
     decode,
+    searchable,
 )
 from firearrow.client.transactions import TransactionState
 from tests.client.conftest import unique
@@ -40,7 +41,7 @@ async def records_of(admin: Admin, key: str, kinds: set[type]) -> list[TraceReco
         while True:
             traces = await admin.messages_by_key(TRACE_TOPIC, key)
             records = [record for trace in traces for record in decode(trace.body.decode())]
-            found = [record for record in records if record.message_id == key]
+            found = [record for record in records if key in searchable(record)]
             if kinds <= {type(record) for record in found}:
                 return found
             await asyncio.sleep(0.02)
@@ -57,6 +58,25 @@ async def test_a_send_is_found_in_the_trace_topic(name_server: str, topics: Call
         assert (record.body_bytes, record.kind, record.success) == (4, MessageKind.NORMAL, True)
         assert record.offset_message_id == sent.offset_message_id
         assert record.region == sent.region
+
+
+async def test_every_way_of_sending_is_traced(name_server: str, topics: Callable[..., str]) -> None:
+    topic = topics(queues=1)
+    async with Admin(name_server) as admin:
+        async with Producer(unique("traced"), name_server=name_server, options=TRACED) as producer:
+            submitted = await producer.submit(Message(topic, b"submitted"))
+            batch = [Message(topic, b"%d" % number, keys=[f"key-{number}"]) for number in range(3)]
+            together = await producer.send_batch(batch)
+            large = await producer.send(Message(topic, b"a" * 10000))
+        (alone,) = await records_of(admin, submitted.message_id, {Sent})
+        assert isinstance(alone, Sent)
+        assert alone.success
+        for message_id in together.message_id.split(","):
+            (record,) = await records_of(admin, message_id, {Sent})
+            assert record.message_id == together.message_id
+        (packed,) = await records_of(admin, large.message_id, {Sent})
+        assert isinstance(packed, Sent)
+        assert packed.body_bytes < 10000, "the size after compression"
 
 
 async def test_a_transaction_is_traced_with_its_end(name_server: str, topics: Callable[..., str]) -> None:
