@@ -1,0 +1,109 @@
+"""The C++ client's binding (package `rocketmq`) under load; run by a Python that has it. As client_firearrow otherwise.
+
+It has one thread of Python for each callback, so `send` keeps as many on the way as it may.
+"""
+
+import json
+import sys
+import threading
+import time
+
+from rocketmq.client import Message, Producer, PushConsumer
+
+SMALL, LARGE = b"x" * 128, b"x" * 1024
+BATCH, DEPTH = 200, 2048
+GROUP = f"bench-binding-{time.time_ns()}"
+
+
+def message(topic: str, body: bytes) -> Message:
+    made = Message(topic)
+    made.set_body(body)
+    return made
+
+
+def started(name_server: str) -> Producer:
+    producer = Producer(GROUP, timeout=10000)
+    producer.set_namesrv_addr(name_server)
+    producer.start()
+    return producer
+
+
+def send(name_server: str, topic: str, messages: int) -> None:
+    producer = started(name_server)
+    producer.send_sync(message(topic, SMALL))
+    room = threading.Semaphore(DEPTH)
+    failed: list[Exception] = []
+
+    def answered(result: object) -> None:
+        room.release()
+
+    def refused(error: Exception) -> None:
+        failed.append(error)
+        room.release()
+
+    clock.start()
+    for _ in range(messages):
+        room.acquire()
+        producer.send_async(message(topic, SMALL), answered, refused)
+    for _ in range(DEPTH):
+        room.acquire()
+    clock.stop()
+    if failed:
+        raise failed[0]
+    producer.shutdown()
+
+
+def batch(name_server: str, topic: str, messages: int) -> None:
+    producer = started(name_server)
+    producer.send_sync(message(topic, SMALL))
+    clock.start()
+    for _ in range(messages // BATCH):
+        producer.send_batch([message(topic, SMALL) for _ in range(BATCH)])
+    clock.stop()
+    producer.shutdown()
+
+
+def ping(name_server: str, topic: str, messages: int) -> None:
+    producer = started(name_server)
+    producer.send_sync(message(topic, SMALL))
+    clock.start()
+    for _ in range(messages):
+        producer.send_sync(message(topic, SMALL))
+    clock.stop()
+    producer.shutdown()
+
+
+def push(name_server: str, topic: str, messages: int) -> None:
+    finished, left = threading.Event(), [messages]
+
+    def handle(received: object) -> None:
+        if left[0] == messages:
+            clock.start()
+        left[0] -= 1
+        if left[0] == 0:
+            clock.stop()
+            finished.set()
+
+    consumer = PushConsumer(GROUP)
+    consumer.set_namesrv_addr(name_server)
+    consumer.set_thread_count(1)
+    consumer.subscribe(topic, handle)
+    consumer.start()
+    if not finished.wait(60):
+        raise SystemExit(f"{left[0]} messages did not come")
+
+
+class Clock:
+    def start(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def stop(self) -> None:
+        self.wall, self.cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
+
+
+clock = Clock()
+
+if __name__ == "__main__":
+    workload, address, where, count = sys.argv[1:]
+    {"send": send, "batch": batch, "ping": ping, "push": push}[workload](address, where, int(count))
+    print(json.dumps({"rate": int(count) / clock.wall, "cpu_us": clock.cpu / int(count) * 1e6}), flush=True)

@@ -1,0 +1,20 @@
+"""The bench of clients, run with next to no load: every row comes out, errors are told."""
+
+import shutil
+
+import pytest
+
+from bench import clients
+
+
+def test_a_tiny_run_gives_every_row() -> None:
+    if missing := [tool for tool in ("cc", "taskset") if shutil.which(tool) is None]:
+        pytest.skip(f"the bench needs {missing}")
+    rows = clients.main(["--messages", "400", "--rounds", "1", "--clients", "firearrow", "--no-record"])
+    assert [row["row"] for row in rows] == list((clients.ROWS | clients.BARE).values())
+    assert all(isinstance(row["firearrow"], int) and row["firearrow"] > 0 for row in rows)
+
+
+def test_a_client_that_fails_is_told_with_its_words() -> None:
+    with pytest.raises(RuntimeError, match="firearrow send"):
+        clients.ours().run("send", "127.0.0.1:1", "t", 1)
