@@ -172,9 +172,7 @@ def main(arguments: list[str] | None = None) -> list[dict[str, object]]:
             name_server = "{}:{}".format(*broker.address)
             rows = table(measured(clients, name_server, echo, given.messages, given.rounds))
         finally:
-            assert echoes.stdin is not None
-            echoes.stdin.close()
-            echoes.wait(10)
+            echoes.communicate(timeout=10)
             broker.stop()
     for figures in rows:
         print("  ".join(f"{name}: {value}" for name, value in figures.items()))
