@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.client.errors import ClientError
 from firearrow.client.receipts import Receipt
 
 BITS_MAX = 4096
@@ -64,10 +65,14 @@ class Acks:
         """
         ext = self._ext(topic, receipt) | {"invisibleTime": str(invisible_ms), "suspend": "false"}
         answer = await self._call(topic, receipt, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext)
-        pop_ms = answer.integer("popTime")
+        try:
+            pop_ms = answer.integer("popTime")
+            hidden_ms, revive_queue = answer.integer("invisibleTime"), answer.integer("reviveQid", 32)
+        except FieldError as error:
+            raise ClientError(f"{receipt.broker_name}: an answer that cannot be read: {error}") from error
         if pop_ms == NOTHING_CHANGED:
             return receipt
-        return receipt.hidden(pop_ms, answer.integer("invisibleTime"), answer.integer("reviveQid", 32))
+        return receipt.hidden(pop_ms, hidden_ms, revive_queue)
 
     def _ext(self, topic: str, receipt: Receipt) -> dict[str, str]:
         return {

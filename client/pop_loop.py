@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow._native.store.record import RecordError
 from firearrow._native.wire.codes import ResponseCode
-from firearrow._native.wire.command import FieldError
 from firearrow.client.compression import open_body
 from firearrow.client.errors import BrokerError, RocketMQError
 from firearrow.client.hooks import FilterHook
@@ -116,7 +114,7 @@ class PopLoop:
         began = parts.clock()
         try:
             result = await parts.pop(self._pop(queue, subscription))
-        except (RocketMQError, FieldError, RecordError) as error:
+        except RocketMQError as error:
             return self._failed(queue, error)
         if process_queue.dropped:
             return NOW  # what came will be out again for others
@@ -189,7 +187,7 @@ class Popper:
         self._opener = opener
 
     async def pop(self, pop: Pop) -> PopResult:
-        """Messages under the broker's name of the topic. BrokerError, ReceiptWrong, FieldError, RecordError."""
+        """Messages under the broker's name of the topic. ClientError."""
         answer = await self._caller.call_master(
             pop.queue.broker_name,
             pop_command(pop, now_ms()),

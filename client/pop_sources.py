@@ -236,7 +236,7 @@ class PopSources:
         answer = await self._caller.call_master(
             source.queue.broker_name, command, wait_s + GRACE_S, topic=source.queue.topic
         )
-        return answer.boolean_or("hasMsg", False)
+        return answer.ext.get("hasMsg") == "true"
 
     def _spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         task = self._loop.create_task(work)

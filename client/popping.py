@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from firearrow._native.store.received import ReceivedMessage, decode_messages
+from firearrow._native.store.record import RecordError
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import BrokerError
+from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.client.errors import BrokerError, ClientError
 from firearrow.client.message import MessageQueue, Property
 from firearrow.client.receipts import (
     NORMAL,
@@ -114,7 +115,15 @@ def notification_command(pop: Pop, now_ms: int) -> RemotingCommand:
 
 
 def pop_result(answer: RemotingCommand, pop: Pop, opener: Opener, user_topic: str) -> PopResult:
-    """Each message under `user_topic`, with POP_CK set. BrokerError, ReceiptWrong, FieldError, RecordError."""
+    """Each message under `user_topic`, with POP_CK set. BrokerError; ClientError: the answer cannot be read."""
+    try:
+        return _result(answer, pop, opener, user_topic)
+    except (FieldError, RecordError) as error:
+        broker_name = pop.queue.broker_name
+        raise ClientError(f"{broker_name}: an answer that cannot be read: {error}") from error
+
+
+def _result(answer: RemotingCommand, pop: Pop, opener: Opener, user_topic: str) -> PopResult:
     status = STATUSES.get(answer.code)
     if status is None:
         raise BrokerError(answer.code, answer.remark or "", pop.queue.broker_name)

@@ -21,7 +21,7 @@ from firearrow.client.message import MessageQueue
 from firearrow.client.names import Namespace, check_group, check_topic
 from firearrow.client.offset_store import OffsetStore, ReadOffset
 from firearrow.client.options import ClientOptions, MessageModel, PullConsumerOptions, client_options
-from firearrow.client.pull_role import PullRole, PullSetting, QueueListener, fetch_queues
+from firearrow.client.pull_role import PullRole, PullSetting, QueueListener, StreamRequests, fetch_queues
 from firearrow.client.pull_tasks import PulledQueue
 from firearrow.client.states import ServiceState
 from firearrow.client.subscription import Subscription
@@ -61,7 +61,7 @@ class PullConsumer:
         strategy_of(self.options.allocate)
         self._consume_hooks: Sequence[ConsumeHook] = tuple(consume_hooks)
         self._tracing: ConsumeTracing | None = None
-        self._rpc_hooks = tuple(rpc_hooks)
+        self._rpc_hooks = (*rpc_hooks, StreamRequests())
         self._setting = PullSetting(
             group=self._namespace.wrap(check_group(group)),
             options=self.options,

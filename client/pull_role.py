@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.allocate import strategy_of
 from firearrow.client.errors import ClientError, NoRoute
 from firearrow.client.hooks import FilterHook
@@ -245,6 +246,16 @@ class PullRole:
             leaving=self._leave,
         )
         return Rebalancer(parts, self._process_queues)
+
+
+class StreamRequests:
+    """An RpcHook that marks requests as those of who takes a stream of messages, as Java's pull consumers do."""
+
+    def before(self, address: str, request: RemotingCommand, /) -> None:
+        request.ext["ReqT"] = "0"
+
+    def after(self, address: str, request: RemotingCommand, answer: RemotingCommand, /) -> None:
+        """Nothing is done with answers."""
 
 
 async def fetch_queues(instance: Instance, topic: str) -> list[MessageQueue]:

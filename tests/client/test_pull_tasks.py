@@ -5,15 +5,18 @@ from collections.abc import Callable
 
 import pytest
 
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import BrokerError, OffsetUnknown, RequestTimeout
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, PullConsumerOptions
 from firearrow.client.process_queue import ProcessQueue
+from firearrow.client.pull_role import StreamRequests
 from firearrow.client.pull_tasks import PulledQueue, PullTaskParts, PullTasks
-from firearrow.client.pulling import Pull, PullResult, PullStatus
+from firearrow.client.pulling import Pull, PullResult, PullStatus, pull_command
 from firearrow.client.subscription import Subscription
 from tests.client.records import received
 from tests.client.waiting import wait_until
+from tests.golden import session
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-a", 1)
@@ -88,6 +91,22 @@ async def test_the_request_carries_the_filter_and_may_wait_at_the_broker() -> No
     assert (first.subscription.expression, first.subscription.version) == ("a || b", 0)
     assert second.offset == 11
     await bench.tasks.close()
+
+
+async def test_requests_are_those_of_apaches_client() -> None:
+    """But for the mark of the stream, which goes on every request."""
+    bench, seen = Bench(), 0
+    for frame in session("consumer-lite-pull"):
+        if frame.line["name"] != "LITE_PULL_MESSAGE" or frame.raw is None:
+            continue
+        request, seen = RemotingCommand.decode(frame.raw), seen + 1
+        queue = MessageQueue(request.ext["topic"], request.ext["bname"], int(request.ext["queueId"]))
+        pulled = PulledQueue(queue, ProcessQueue(), int(request.ext["queueOffset"]))
+        pull = bench.tasks._pull(pulled, Subscription.of(queue.topic))
+        ours = pull_command(pull, request.ext["consumerGroup"], to_master=True)
+        StreamRequests().before("", ours)
+        assert (ours.code, ours.ext) == (request.code, request.ext)
+    assert seen > 4
 
 
 async def test_sql_keeps_its_version() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.acks import BITS_MAX, Acks, batch_body
-from firearrow.client.errors import BrokerError
+from firearrow.client.errors import BrokerError, ClientError
 from firearrow.client.message import MessageQueue, Property
 from firearrow.client.popping import Pop, PopResult, PopStatus, pop_command, pop_result
 from firearrow.client.receipts import (
@@ -260,6 +260,34 @@ def test_an_answer_whose_texts_do_not_match_its_messages_is_refused() -> None:
     for info in ({"msgOffsetInfo": "0 1 4"}, {"msgOffsetInfo": ""}, {"msgOffsetInfo": "0 0 4x"}):
         with pytest.raises(ReceiptWrong, match="msgOffsetInfo"):
             popped(body, {"startOffsetInfo": "0 0 4"} | info)
+
+
+TEXTS = st.text(alphabet="0123456789 ,;%qo-x", max_size=40)
+
+
+@given(starts=TEXTS, offsets=TEXTS, counts=TEXTS, time=TEXTS, cut=st.integers(0, 200))
+def test_whatever_a_broker_says_is_read_or_refused(
+    starts: str, offsets: str, counts: str, time: str, cut: int
+) -> None:
+    body = (record(b"a", queue_offset=4) + record(b"b", queue_offset=5))[:cut]
+    info = {"startOffsetInfo": starts, "msgOffsetInfo": offsets, "orderCountInfo": counts, "popTime": time}
+    try:
+        result = popped(body, info, in_order=True)
+    except ClientError:
+        return
+    for text in receipts(result):
+        Receipt.of(text)
+
+
+def test_an_answer_that_cannot_be_read_is_a_client_error() -> None:
+    for body, info in ((b"\x00\x00\x01", {}), (record(b"a"), {"popTime": "soon"})):
+        with pytest.raises(ClientError, match="b: an answer that cannot be read"):
+            popped(body, info)
+
+
+async def test_neither_is_one_to_a_change_of_the_invisible_time() -> None:
+    with pytest.raises(ClientError, match="broker-a: an answer that cannot be read"):
+        await Acks(Caller(RemotingCommand(0)), "G", 3).hide("T", POPPED, 1000)
 
 
 def test_an_error_is_the_brokers() -> None:
