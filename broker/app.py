@@ -122,7 +122,8 @@ class App:
             self._journal = Journal(root / "journal", self._store.run, self._store.written)
         except OSError as error:
             raise _unusable(self._store.root, error) from None
-        self._state = State.make(options, self._clock, self._saver, self._journal, self._topics_changed)
+        changed = self._topics_changed, self._readers_changed
+        self._state = State.make(options, self._clock, self._saver, self._journal, *changed)
         self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.soon("kv"))
         load(self._saver, "kv", root / "config" / "kvConfig.json", self._name_server.kv, make=False)
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
@@ -159,24 +160,15 @@ class App:
         filters = Filters(config, clients.subscription)
         self._broadcasts = Broadcasts(store, offsets, clients, config, clock)
         self._clients_handler = ClientsHandler(clients, groups, topics, filters, config, clock)
+        pulls = PullHandler(
+            store, topics, groups, offsets, clients, filters, self._broadcasts, self._holds, config, clock, stats,
+        )  # fmt: skip
         parts = Parts(self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats)
         self._living = Living(parts, filters, store_host)
         if config.options.fast_path:
-            self._gates = Gates(parts, store_host)
+            self._gates = Gates(parts, store_host, pulls)
         handlers = (
-            PullHandler(
-                store,
-                topics,
-                groups,
-                offsets,
-                clients,
-                filters,
-                self._broadcasts,
-                self._holds,
-                config,
-                clock,
-                stats,
-            ),
+            pulls,
             QueryHandler(store, clients, config),
             self._clients_handler,
             OffsetsHandler(offsets, topics, groups, store, config, self._keep_offsets),
@@ -239,9 +231,9 @@ class App:
         """The broker's port, and two below it the port that old Java clients send to. Port 0 finds a free pair."""
         listen, host = self._server.listen, options.bind_address
         for left in range(VIP_TRIES if options.listen_port == 0 else 1, 0, -1):
-            address = await listen(host, options.listen_port, self._dispatch, self._lane)
+            address = await listen(host, options.listen_port, self._dispatch, lambda: self._lane(vip=False))
             try:
-                vip = await listen(host, address[1] - VIP_BELOW, vip_dispatch, self._lane)
+                vip = await listen(host, address[1] - VIP_BELOW, vip_dispatch, lambda: self._lane(vip=True))
             except StartError:
                 self._server.stop_listening(address)
                 if left == 1:
@@ -250,8 +242,10 @@ class App:
             return address, vip[1]
         raise StartError("no free pair of ports was found: name one with --listen")
 
-    def _lane(self) -> Lane | None:
-        return None if self._gates is None else self._gates.lane
+    def _lane(self, *, vip: bool) -> Lane | None:
+        if self._gates is None:
+            return None
+        return self._gates.sends if vip else self._gates.lane
 
     def _ready(self) -> str:
         naming = "off" if self._naming_listen is None else f"{self._naming[0]}:{self._naming[1]}"
@@ -281,6 +275,10 @@ class App:
         self._registrar.changed(names)
         if self._gates is not None:
             self._gates.changed(names)
+
+    def _readers_changed(self) -> None:
+        if self._gates is not None:
+            self._gates.readers_changed()
 
     def _news(self, queues: set[tuple[str, int]]) -> None:
         self._holds.news(queues)

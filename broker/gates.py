@@ -1,4 +1,4 @@
-"""Gates: the composition of the fast lane. Keeps its gate as the topics and the options are. Loop thread.
+"""Gates: the composition of the fast lane. Keeps it as topics, groups, subscriptions and options are. Loop thread.
 
 A topic is in the gate if a plain message to it is stored as it comes: none of a system's, no retries, no dead letters.
 """
@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from firearrow._native.path.fast import FastLane
 from firearrow._native.path.gate import Gate
 from firearrow._native.path.lane import Lane
+from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
+from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.messages import Property, properties_text
 from firearrow.broker.options import Options
 from firearrow.broker.parts import Parts
@@ -17,20 +19,25 @@ from firearrow.broker.tables.topics import TopicConfig
 
 
 class Gates:
-    def __init__(self, parts: Parts, store_host: bytes) -> None:
+    """`lane` is for the broker's port, `sends` for the VIP port, which takes no pulls."""
+
+    def __init__(self, parts: Parts, store_host: bytes, pulls: PullHandler) -> None:
         self._topics = parts.state.topics
         self._gate = Gate()
         self._may_order = True
         self._sender = Sender(self._gate, parts.store, parts.turn, parts.stats, parts.clock, store_host)
-        self._lane = FastLane(self._sender)
+        self._puller = Puller(parts.store, pulls.plain, parts.state.offsets, parts.stats)
+        self.lane: Lane = FastLane(self._sender, self._puller)
+        self.sends: Lane = FastLane(self._sender, None)
         parts.config.listen(self._configure)
 
-    @property
-    def lane(self) -> Lane:
-        return self._lane
+    def readers_changed(self) -> None:
+        """A group, or what it subscribes, is other than before."""
+        self._puller.forget()
 
     def changed(self, topics: Iterable[str]) -> None:
         """These topics are new, other or gone."""
+        self._puller.forget()
         for name in topics:
             topic = self._topics.get(name)
             if topic is None or not self._is_plain(topic):

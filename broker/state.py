@@ -46,11 +46,20 @@ class State:
         saver: Saver,
         journal: Journal,
         topics_changed: Callable[[Collection[str]], None],
+        readers_changed: Callable[[], None],
     ) -> "State":
-        """StartError when a file cannot be read or written."""
+        """`readers_changed()` hears that a group, or what it subscribes, is other than before.
+
+        StartError when a file cannot be read or written.
+        """
         topics = _topics(options, clock, topics_changed)
+
+        def groups_changed(_: Collection[str]) -> None:
+            saver.soon("groups")
+            readers_changed()
+
         groups = (LightGroups if options.lmq else GroupTable)(
-            clock, auto_create=options.auto_create_groups, changed=lambda _: saver.soon("groups")
+            clock, auto_create=options.auto_create_groups, changed=groups_changed
         )
         offsets = ConsumerOffsets(
             clock,
@@ -63,6 +72,7 @@ class State:
             clock,
             channel_expired_ms=options.channel_expired_ms,
             subscription_expired_ms=options.subscription_expired_ms,
+            subscribed=readers_changed,
         )
         folder = Path(options.store_root) / "config"
         topics_loaded = load(saver, "topics", folder / "topics.json", topics)

@@ -2,7 +2,9 @@
 # pulls. Thread: the loop's.
 
 from firearrow._native.path.lane cimport Lane
+from firearrow._native.path.pull cimport Puller
 from firearrow._native.path.send cimport Sender
 
 cdef class FastLane(Lane):
     cdef Sender sender
+    cdef Puller puller                    # None: pulls are not taken

@@ -1,7 +1,8 @@
 from firearrow._native.path.lane import Lane
+from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
 
 class FastLane(Lane):
-    """Plain sends without a Python object for each."""
+    """Plain sends and pulls without a Python object for each; `puller` None: sends alone."""
 
-    def __init__(self, sender: Sender) -> None: ...
+    def __init__(self, sender: Sender, puller: Puller | None) -> None: ...

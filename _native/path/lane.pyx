@@ -8,6 +8,9 @@ from firearrow._native.wire.header cimport header_fault, scan_header
 
 from firearrow._native.wire.command import WireError
 
+cdef enum:
+    KEPT = 65536                          # an output that grew larger is given back
+
 
 cdef class Lane:
     cdef int take(self, Front front, const Frame *frame, const Header *header) except -1:
@@ -56,7 +59,10 @@ cdef class Front(Conn):
         if self.out.size > 0 and not self.closed:
             self.last_seen = self.loop.time()
             self.answer_bytes = 0
-            self.transport.write(self.out.take())
+            whole = self.out.take()
+            if self.out.capacity > KEPT:
+                self.out = Writer()
+            self.transport.write(whole)
 
     def connection_lost(self, reason):
         self.out = Writer()

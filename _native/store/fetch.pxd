@@ -3,7 +3,7 @@
 # The tag is tested on the queue entry before the log is touched; what is picked is noted as (place, size), added up,
 # and copied at the end. Borrowed pointers live for one call. Thread: the appender's.
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
@@ -13,6 +13,26 @@ cdef struct Limits:
     int64_t bytes_in_memory, count_in_memory, bytes_on_disk, count_on_disk
     int64_t filter_bytes          # of queue entries examined in one call
 
+cdef struct Picked:
+    const uint8_t *at
+    int32_t size
+
+cdef enum:
+    FOUND = 0
+    PICKED_MAX = 1024
+
+cdef struct Scan:                 # `picked` is the caller's, with room for as many as it asks for, PICKED_MAX at most
+    Picked *picked
+    int64_t count, bytes, next_offset, last_physical
+    int status
+
+# Walk the entries of one queue file from `offset`, which lies between min and max; Apache's order of tests. An entry has
+# one of `codes`, unless there are none, one of `tags`, unless it is None, and `accept` is asked at last. OSError.
+cdef int pick(
+    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count, int64_t max_bytes,
+    const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,
+) except -1
+cdef void copy_picked(const Scan *scan, uint8_t *to) noexcept nogil
 cdef object fetch(
     CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count, int64_t max_bytes,
     object tags, object accept,

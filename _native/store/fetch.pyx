@@ -15,16 +15,6 @@ from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_
 
 cdef enum:
     MAX_BYTES = 134217728
-    PICKED_MAX = 1024
-
-cdef struct Picked:
-    const uint8_t *at
-    int32_t size
-
-cdef struct Scan:
-    Picked *picked
-    int64_t count, bytes, next_offset, last_physical
-    int status
 
 
 class GetStatus(IntEnum):
@@ -40,7 +30,6 @@ class GetStatus(IntEnum):
 
 
 cdef enum:
-    FOUND = 0
     NO_MATCHED_MESSAGE = 1
     MESSAGE_WAS_REMOVING = 2
     OFFSET_FOUND_NULL = 3
@@ -79,7 +68,7 @@ cdef object fetch(
     if scan.picked is NULL:
         raise MemoryError()
     try:
-        pick(log, queue, limits, offset, min(max(max_count, 1), <int64_t> PICKED_MAX), max_bytes, tags, accept, &scan)
+        pick(log, queue, limits, offset, min(max(max_count, 1), <int64_t> PICKED_MAX), max_bytes, NULL, 0, tags, accept, &scan)
         far_behind = scan.last_physical >= 0 and log.written - scan.last_physical > limits.in_memory_bytes
         return Got(
             GetStatus(scan.status), scan.next_offset, low, high, scan.count, copied(&scan), far_behind
@@ -90,11 +79,10 @@ cdef object fetch(
 
 cdef int pick(
     CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count, int64_t max_bytes,
-    object tags, object accept, Scan *scan,
+    const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,
 ) except -1:
-    """Walk the entries of one queue file from `offset`; Apache's order of tests."""
     cdef int64_t run, n, physical, window, removed_below = 0
-    cdef int32_t size
+    cdef int32_t size, code
     cdef const uint8_t *entry = queue.run_at(offset, &run)
     cdef const uint8_t *record
     cdef int64_t total_max = min(max(max_bytes, <int64_t> 100), <int64_t> MAX_BYTES)
@@ -115,7 +103,8 @@ cdef int pick(
             break
         scan.next_offset = offset + n + 1
         scan.last_physical = physical
-        if physical >= removed_below and (tags is None or <int32_t> get_i64(entry + ENTRY_AT_TAGS) in tags):
+        code = <int32_t> get_i64(entry + ENTRY_AT_TAGS)
+        if physical >= removed_below and is_one(code, codes, codes_count) and (tags is None or code in tags):
             record = record_bytes(log, physical, size)
             if record is NULL:
                 if scan.count == 0:
@@ -133,6 +122,15 @@ cdef int pick(
             scan.status = NO_MATCHED_MESSAGE
         entry += ENTRY_BYTES
     return 0
+
+
+cdef inline bint is_one(int32_t code, const int32_t *codes, Py_ssize_t count) noexcept nogil:
+    """Whether it is among the codes; all are if there are none."""
+    cdef Py_ssize_t n
+    for n in range(count):
+        if codes[n] == code:
+            return True
+    return count == 0
 
 
 cdef inline bint is_full(
@@ -162,9 +160,18 @@ cdef const uint8_t *record_bytes(CommitLog log, int64_t physical, int32_t size) 
 
 cdef bytes copied(const Scan *scan):
     cdef bytes body = PyBytes_FromStringAndSize(NULL, scan.bytes)
-    cdef char *to = PyBytes_AS_STRING(body)
-    cdef int64_t n
-    for n in range(scan.count):
-        memcpy(to, scan.picked[n].at, scan.picked[n].size)
-        to += scan.picked[n].size
+    copy_picked(scan, <uint8_t *> PyBytes_AS_STRING(body))
     return body
+
+
+cdef void copy_picked(const Scan *scan, uint8_t *to) noexcept nogil:
+    """Records that follow each other in the log are copied as one."""
+    cdef int64_t n = 0, size
+    cdef const uint8_t *at
+    while n < scan.count:
+        at, size = scan.picked[n].at, 0
+        while n < scan.count and scan.picked[n].at == at + size:
+            size += scan.picked[n].size
+            n += 1
+        memcpy(to, at, size)
+        to += size

@@ -3,8 +3,9 @@
 from firearrow._native.wire.codes cimport OTHER
 from firearrow._native.wire.cursor cimport read_i16, read_i32
 from firearrow._native.wire.json cimport (
-    HEADER_BAD_BINARY, HEADER_BAD_JSON, HEADER_BAD_TYPE, HEADER_OK, HEADER_TOO_DEEP, HEADER_TOO_MANY_FIELDS, SPAN_ABSENT, SPAN_RAW, Cursor, is_text, skip_blanks, skip_value, take, take_bare, take_int32, take_string,
+    HEADER_BAD_BINARY, HEADER_BAD_JSON, HEADER_BAD_TYPE, HEADER_OK, HEADER_TOO_DEEP, HEADER_TOO_MANY_FIELDS, SPAN_ABSENT, SPAN_RAW, Cursor, is_text, skip_blanks, skip_value, take, take_bare, take_int32,
 )
+from firearrow._native.wire.quoted cimport take_string
 
 cdef const char **LANGUAGES = [
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS",
@@ -88,6 +89,7 @@ cdef int take_language(Cursor *cursor, int32_t *language) noexcept nogil:
     for n in range(LANGUAGES_COUNT):
         if is_text(&span, LANGUAGES[n]):
             language[0] = n
+            break
     return HEADER_OK
 
 

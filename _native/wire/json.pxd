@@ -48,7 +48,6 @@ cdef inline bint is_text(const Span *span, const char *text) noexcept nogil:
     return span.length == n and memcmp(span.at, text, n) == 0
 
 
-cdef int take_string(Cursor *cursor, Span *span) noexcept nogil
 cdef int take_bare(Cursor *cursor, Span *span) noexcept nogil
 cdef int take_int32(Cursor *cursor, int32_t *value) noexcept nogil
 cdef int skip_value(Cursor *cursor) noexcept nogil

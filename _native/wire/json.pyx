@@ -1,26 +1,7 @@
 """JSON text walked in place: no object is made, nothing is converted but whole numbers (see json.pxd)."""
 
 from firearrow._native.wire.limits cimport DEPTH_MAX
-
-
-cdef int take_string(Cursor *cursor, Span *span) noexcept nogil:
-    """A quoted string; the span is what stands between the quotes. Raw control characters are taken as they are."""
-    cdef const uint8_t *at
-    if not take(cursor, 34):
-        return HEADER_BAD_JSON
-    at = cursor.at
-    span.at = at
-    span.kind = SPAN_RAW
-    while at < cursor.end:
-        if at[0] == 34:
-            span.length = <int32_t> (at - span.at)
-            cursor.at = at + 1
-            return HEADER_OK
-        if at[0] == 92:
-            span.kind = SPAN_ESCAPED
-            at += 1
-        at += 1
-    return HEADER_BAD_JSON
+from firearrow._native.wire.quoted cimport take_string
 
 
 cdef int take_bare(Cursor *cursor, Span *span) noexcept nogil:

@@ -32,6 +32,9 @@ HOLD_MS_MAX = 600_000
 ENTRIES_CHECKED = 800
 """News of a queue is searched for a wanted tag in so many entries; behind more, the pull runs to move on."""
 
+CODES_MAX = 16
+"""Tags that a plain pull may name; more are looked at by the complete way."""
+
 CODE_OF = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
     GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -73,6 +76,16 @@ class Pull(NamedTuple):
             expression=request.text_or("subscription", ""),
             expression_type=request.text_or("expressionType", ""),
         )
+
+
+class Plain(NamedTuple):
+    """What pulls of a group, topic and subscription may get as long as nothing changes: `queues` of the topic, with one
+    of the hashed tags unless there are none."""
+
+    queues: int
+    codes: tuple[int, ...]
+    topic_sys_flag: int
+    group_sys_flag: int
 
 
 class PullHandler:
@@ -146,6 +159,32 @@ class PullHandler:
         if may_wait and self._hold(request, peer, pull, selection):
             return None
         return request.answer(code, got.status.name, self._header(got, topic, group), got.body)
+
+    def plain(
+        self,
+        group_name: str,
+        topic_name: str,
+        flags: int,
+        version: int,
+        expression: str,
+        expression_type: str,
+    ) -> Plain | None:
+        """What pulls with these fields may get; None if each of them needs a look (the fast lane asks)."""
+        options = self._config.options
+        group, topic = self._groups.get(group_name), self._topics.get(topic_name)
+        if group is None or topic is None or group_name in self._clients.broadcasting:
+            return None
+        may = group.consume_enable and topic.readable and options.broker_permission & names.PERM_READ
+        if not may or options.slave_read:
+            return None
+        pull = Pull(group_name, topic_name, 0, 0, 1, flags, 0, 0, version, expression, expression_type)
+        try:
+            tags, accept = self._selection(pull, group)
+        except Refusal:
+            return None
+        if accept is not None or (tags is not None and len(tags) > CODES_MAX):
+            return None
+        return Plain(topic.read_queues, tuple(tags or ()), topic.sys_flag, group.sys_flag)
 
     # ---- checks ----
 

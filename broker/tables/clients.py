@@ -3,6 +3,7 @@
 In memory only. Sends nothing: it says which groups changed, its caller tells their members. Loop thread.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.codes import LanguageCode
@@ -87,12 +88,15 @@ class ClientTable:
         subscription_expired_ms: int = 600_000,
         memberships_max: int = MEMBERSHIPS_PER_PEER_MAX,
         weight_max: int = SUBSCRIPTIONS_WEIGHT_MAX,
+        subscribed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`subscribed()` hears that a group came, went, or is other or subscribes other than before."""
         self._clock = clock
         self._channel_expired_ms = channel_expired_ms
         self._subscription_expired_ms = subscription_expired_ms
         self._memberships_max = memberships_max
         self._weight_max = weight_max
+        self._subscribed = subscribed
         self._weight = 0
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Peer, Member]] = {}
@@ -144,6 +148,8 @@ class ClientTable:
         """Note a consumer; True if it is new in its group. ClientsFull."""
         self._admit(self._consumes, member.peer, group, len(self._consumers), group in self._consumers)
         online = self._consumers.get(group)
+        if online is None or (online.consume_type, online.message_model) != (consume_type, message_model):
+            self._subscribed()
         if online is None:
             online = ConsumerGroup(group, consume_type, message_model, consume_from_where)
             self._consumers[group] = online
@@ -170,6 +176,7 @@ class ClientTable:
                 raise ClientsFull("the subscriptions of all groups take too much memory")
             self._weight += weight
             online.subscriptions[subscription.topic] = subscription
+            self._subscribed()
         return known is None
 
     def unsubscribe_others(self, group: str, topics: set[str]) -> bool:
@@ -180,6 +187,7 @@ class ClientTable:
         gone = [topic for topic in online.subscriptions if topic not in topics]
         for topic in gone:
             self._weight -= online.subscriptions.pop(topic).weight
+        self._subscribed()
         return bool(gone)
 
     def take_fingerprint(self, group: str, fingerprint: int) -> bool:
@@ -215,6 +223,7 @@ class ClientTable:
             return False
         if not online.members:
             del self._consumers[group]
+            self._subscribed()
             self.broadcasting.discard(group)
             self._weight -= sum(subscription.weight for subscription in online.subscriptions.values())
         _forget(self._consumes, peer, group)

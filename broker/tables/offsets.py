@@ -4,7 +4,7 @@ All offsets are queue offsets. Resets that wait for their group's next pull live
 Loop thread; `to_json` may run in another one.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads, pretty
@@ -110,6 +110,11 @@ class ConsumerOffsets:
         self._set(group, topic, queue_id, queue_offset)
         self._resets[group, topic, queue_id] = queue_offset
         self._changed((group,))
+
+    @property
+    def resets(self) -> Mapping[tuple[str, str, int], int]:
+        """Those that wait: (group, topic, queue) → offset. A view that stays true."""
+        return self._resets
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         return (group, topic, queue_id) in self._resets

@@ -1,5 +1,6 @@
-"""Whatever producers send, the short way answers and stores the same, byte for byte, as the complete one."""
+"""Whatever clients send and pull, the short way answers and stores the same, byte for byte, as the complete one."""
 
+import json
 import random
 import re
 from collections.abc import Iterator
@@ -8,25 +9,34 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.commitlog import CommitLog
-from firearrow._native.store.record import Record
+from firearrow._native.store.record import Record, decode
+from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.path.frames import TOPICS, mutated, sending
+from tests.path.pulls import heartbeat, pulling
 from tests.process.connection import Connection
-from tests.process.requests import topic_ext
+from tests.process.requests import pull_ext, topic_ext
 from tests.process.running import Broker
 
 ROUNDS, FRAMES = 12, 150
+COUNTED = (
+    "msgPutTotalTodayNow",
+    "msgGetTotalTodayNow",
+    "putMessageTimesTotal",
+    "putMessageSizeTotal",
+    "putMessageFailedTimes",
+)
 BARRIER = 28
 """A question."""
 
 
 class Pair:
-    """Two brokers that hear the same."""
+    """Two brokers that hear the same. Each holds the one pull that it may: all others are answered at once."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         settings = [word for option in options for word in ("--set", option)]
         self.brokers = [
-            Broker(folder / name, *settings, "--set", f"fastPath={fast}")
+            Broker(folder / name, *settings, "--set", "maxHeldPulls=1", "--set", f"fastPath={fast}")
             for name, fast in (("fast", "true"), ("slow", "false"))
         ]
         for broker in self.brokers:
@@ -34,6 +44,11 @@ class Pair:
                 for topic, queues in TOPICS:
                     ext = topic_ext(topic, queues) | {"order": str(topic == "Ordered").lower()}
                     assert connection.ask(17, ext).code == 0
+                assert connection.ask(17, topic_ext("Quiet", 1)).code == 0
+        self.waiting = [broker.connect() for broker in self.brokers]
+        for connection in self.waiting:
+            connection.send_request(11, pull_ext("Quiet", sysFlag="6", suspendTimeoutMillis="600000"))
+            connection.ask(BARRIER)
 
     def said(self, frames: list[bytes], chunk: int) -> list[dict[int, bytes]]:
         """What each of the two answers, by opaque."""
@@ -63,7 +78,7 @@ class Pair:
                 for barrier in (-2 * sent - 1, -2 * sent - 2):  # what is stored is answered behind the first
                     connection.send_raw(RemotingCommand(BARRIER, opaque=barrier).encode())
                     while (answer := connection.receive()).opaque != barrier:
-                        answers[answer.opaque] = general(answer.encode(), port)
+                        answers[answer.opaque] = comparable(answer, port)
             except ConnectionError:
                 if chunk > 1:
                     raise
@@ -73,6 +88,8 @@ class Pair:
         return sent
 
     def stop(self) -> None:
+        for connection in self.waiting:
+            connection.close()
         for broker in self.brokers:
             assert broker.stop() == 0
             assert "Traceback" not in broker.log.read_text()
@@ -85,9 +102,20 @@ class Pair:
         return found
 
 
+def comparable(answer: RemotingCommand, port: int) -> bytes:
+    """All of it; records without times and ports."""
+    records, at = [], 0
+    while at < len(answer.body):
+        size = int.from_bytes(answer.body[at : at + 4], "big")
+        records.append(shown(decode(answer.body[at : at + size]), port))
+        at += size
+    answer.body = repr(records).encode()
+    return general(answer.encode(), port)
+
+
 def general(data: bytes, port: int) -> bytes:
     """Without ports of this run, and without ids that the broker made itself."""
-    data = re.sub(rb"(Producer: 127.0.0.1):\d+", rb"\1", data)
+    data = re.sub(rb"((?:Producer: |consumer:\[)127.0.0.1):\d+", rb"\1", data)
     data = data.replace(b"7F000001%08X" % port, b"HERE")
     return re.sub(rb"7F000001[0-9A-F]{24}", b"MADE", data)
 
@@ -99,6 +127,11 @@ def shown(record: Record, port: int) -> tuple[object, ...]:
         record.flag, record.sys_flag, record.born_timestamp, record.born_host[:4], record.store_host[:4],
         record.reconsume_times, record.prepared_offset, general(record.properties_bytes, port),
     )  # fmt: skip
+
+
+def without_sweeps(table: dict[str, object]) -> dict[str, object]:
+    """What is committed every few seconds, when the clock says so, may differ."""
+    return {key: queues for key, queues in table.items() if not key.endswith("@broadcast")}
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +157,39 @@ def test_mutated_sends_are_answered_the_same(pair: Pair, seed: int) -> None:
     frames = [mutated(rng, sending(rng, seed * FRAMES + n + 1)) for n in range(FRAMES)]
     fast, slow = pair.said(frames, 1)
     assert fast == slow
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_random_pulls_are_answered_the_same(pair: Pair, seed: int) -> None:
+    """Of what the tests before this one sent. A heartbeat makes one group known."""
+    rng = random.Random(2000 + seed)
+    frames = [heartbeat(1)] + [pulling(rng, n + 2) for n in range(FRAMES)]
+    fast, slow = pair.said(frames, rng.choice((1, 7, 50)))
+    assert fast == slow
+    assert sum(b"FOUND" in answer for answer in slow.values()) > FRAMES // 10
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_mutated_pulls_are_answered_the_same(pair: Pair, seed: int) -> None:
+    rng = random.Random(3000 + seed)
+    frames = [heartbeat(1)] + [mutated(rng, pulling(rng, n + 2)) for n in range(FRAMES)]
+    fast, slow = pair.said(frames, 1)
+    assert fast == slow
+
+
+def test_what_was_counted_and_committed_is_the_same(pair: Pair) -> None:
+    """Of all that the tests before this one said."""
+    counted, committed = [], []
+    for broker in pair.brokers:
+        with broker.connect() as connection:
+            info = json.loads(connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+            counted.append({key: info[key] for key in COUNTED})
+            answer = connection.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
+            offsets = json.loads(re.sub(rb"([{,])(-?\d+):", rb'\1"\2":', answer.body))
+            committed.append([without_sweeps(offsets[name]) for name in ("offsetTable", "pullOffsetTable")])
+    assert counted[0] == counted[1]
+    assert committed[0] == committed[1]
+    assert int(counted[1]["msgGetTotalTodayNow"]) > 0
 
 
 def test_what_was_stored_is_the_same(pair: Pair) -> None:

@@ -61,6 +61,7 @@ OUR_KEYS = frozenset(
         "maxTopicNums",
         "maxTopicQueueNums",
         "com.rocketmq.remoting.frameMaxLength",
+        "fastPath",
     )
 )
 """Limits that Apache does not have, or has as a property of its Java process."""

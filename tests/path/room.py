@@ -1,0 +1,141 @@
+"""A store, a turn and a lane in this process, with connections that only remember what they are given."""
+
+from pathlib import Path
+from typing import Any
+
+from firearrow._native.path.fast import FastLane
+from firearrow._native.path.gate import Gate
+from firearrow._native.path.lane import Front
+from firearrow._native.path.send import Sender
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.clock import ManualClock
+from firearrow.broker.life.journal import Journal
+from firearrow.broker.messageids import host_bytes
+from firearrow.broker.peer import Peer
+from firearrow.broker.services.turn import Queue, Turn
+from firearrow.broker.stats import Stats
+from tests.store.stores import open_store
+
+HOST = host_bytes("127.0.0.1", 10911)
+
+
+class Loop:
+    """`turn` runs what was asked for soon."""
+
+    def __init__(self) -> None:
+        self._soon: list[Any] = []
+
+    def call_soon(self, callback: Any, *args: object) -> None:  # noqa: ANN401
+        self._soon.append((callback, args))
+
+    def time(self) -> float:
+        return 1.0
+
+    def turn(self) -> None:
+        while self._soon:
+            soon, self._soon = self._soon, []
+            for callback, args in soon:
+                callback(*args)
+
+
+class Transport:
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+
+class Line(Front):
+    """One connection; `slow` is what the lane did not take, parked with its answer as a handler would."""
+
+    def __init__(self, room: "Room") -> None:
+        super().__init__(room.loop, high_water=1 << 20)  # type: ignore[arg-type]
+        self.room = room
+        self.slow: list[RemotingCommand] = []
+        self.wire = Transport()
+        self.lane = room.lane
+        self.host = host_bytes("127.0.0.9", 999)
+        self.connection_made(self.wire)  # type: ignore[arg-type]
+
+    def received(self, command: RemotingCommand) -> None:
+        self.slow.append(command)
+        self.room.park(self, command)
+
+    def lost(self, reason: Exception | None) -> None: ...
+
+    def reply(self, answer: RemotingCommand) -> None:
+        self.send(answer.encode())
+
+    def feed(self, *frames: bytes) -> None:
+        data = b"".join(frames)
+        room = self.get_buffer(-1)
+        room[: len(data)] = data
+        room.release()
+        self.buffer_updated(len(data))
+
+    def answers(self) -> list[tuple[int, int]]:
+        """(opaque, code) of all that was written, in order."""
+        data, found = b"".join(self.wire.writes), []
+        while data:
+            size = 4 + int.from_bytes(data[:4], "big")
+            answer = RemotingCommand.decode(data[:size])
+            found.append((answer.opaque, answer.code))
+            data = data[size:]
+        return found
+
+
+class Room:
+    def __init__(self, folder: Path, *, sync_flush: bool = False) -> None:
+        self.loop, self.clock = Loop(), ManualClock()
+        self.store = open_store(folder, segment_bytes=1 << 20, sync_flush=sync_flush)
+        self.stats = Stats("c", self.clock.now_ms())
+        self.news: list[set[Queue]] = []
+        self.syncs = 0
+        self.turn = Turn(
+            self.loop, self.store, self.clock, sync_flush=sync_flush, sync_timeout_ms=1000, news=self.news.append,
+            sync_soon=self._sync_soon, full=str, journal=Journal(folder / "journal", self.store.run, 0),
+        )  # type: ignore[arg-type]  # fmt: skip
+        self.gate = Gate()
+        self.gate.put("T", queues=2, sendable=True)
+        self.sender = Sender(self.gate, self.store, self.turn, self.stats, self.clock, HOST)
+        self.sender.configure(b"CLUSTER\x01c\x02", {"MSG_REGION": "r"}, 0)
+        self.lane = FastLane(self.sender, None)
+
+    def park(self, line: Line, command: RemotingCommand) -> None:
+        placed = self.store.put(
+            "T", 0, b"slow", b"", flag=0, sys_flag=0, born_timestamp=0, born_host=HOST, store_host=HOST,
+            now_ms=self.clock.now_ms(),
+        )  # fmt: skip
+        peer: Peer = line  # type: ignore[assignment]
+        self.turn.park(placed.end, ("T", 0), peer, command.answer(ResponseCode.SUCCESS))
+
+    def _sync_soon(self) -> None:
+        self.syncs += 1
+
+
+def plain(
+    opaque: int, *, topic: str = "T", queue_id: int = 0, oneway: bool = False, **properties: str
+) -> bytes:
+    pairs = {"UNIQ_KEY": f"{opaque:032X}"} | properties
+    ext = dict(
+        zip(
+            "abcdefghijkm",
+            ("P", topic, "TBW102", "4", str(queue_id), "0", "1", "0", "", "0", "false", "false"),
+            strict=True,
+        )
+    )
+    ext["i"] = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items())
+    command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, ext, b"body", oneway=oneway)
+    command.opaque = opaque
+    return command.encode()
+
+
+def delayed(opaque: int) -> bytes:
+    """One that is not the lane's."""
+    return plain(opaque, DELAY="1")

@@ -1,0 +1,206 @@
+"""The lane takes what is plain and leaves the rest; its answers share the fate of their turn, in order."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.path.gate import Gate
+from firearrow._native.store.places import PutRefused
+from firearrow._native.store.segment import fail_next, heal
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from tests.path.room import Line, Room, delayed, plain
+
+DISK_TIMEOUT, NOT_AVAILABLE = 10, 14
+
+
+@pytest.fixture(autouse=True)
+def healed() -> Iterator[None]:
+    yield
+    heal()
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    made = Room(tmp_path)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def synced(tmp_path: Path) -> Iterator[Room]:
+    made = Room(tmp_path, sync_flush=True)
+    yield made
+    made.store.close()
+
+
+def test_plain_sends_are_taken(room: Room) -> None:
+    line = Line(room)
+    line.feed(*(plain(n, queue_id=n % 2) for n in range(10)))
+    assert not line.wire.writes
+    room.loop.turn()
+    assert not line.slow
+    assert line.answers() == [(n, 0) for n in range(10)]
+    assert len(line.wire.writes) == 1
+    assert room.news == [{("T", 0), ("T", 1)}]
+    assert (room.stats.put_times, room.store.max_offset("T", 0), room.store.max_offset("T", 1)) == (10, 5, 5)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        delayed(1),
+        plain(1, topic="Unknown"),
+        plain(1, queue_id=2),
+        plain(1, queue_id=-1),
+        plain(1, TIMER_DELAY_SEC="1"),
+        plain(1, TRAN_MSG="true"),
+        plain(1, INNER_MULTI_DISPATCH="%LMQ%x"),
+        plain(1, _SYS_MSG_PRIORITY_="1"),
+        plain(1, UNIQ_KEY=""),
+        plain(1, CLUSTER="theirs"),
+        RemotingCommand(RequestCode.HEART_BEAT).encode(),
+    ],
+)
+def test_the_rest_is_left_and_nothing_is_counted(room: Room, frame: bytes) -> None:
+    line = Line(room)
+    line.feed(frame)
+    assert len(line.slow) == 1
+    assert room.stats.put_times == 0
+
+
+def test_one_way_sends_are_stored_and_not_answered(room: Room) -> None:
+    line = Line(room)
+    line.feed(plain(1, oneway=True), plain(2))
+    room.loop.turn()
+    assert line.answers() == [(2, 0)]
+    assert room.store.max_offset("T", 0) == 2
+
+
+def test_answers_of_both_ways_keep_their_order(room: Room) -> None:
+    line, other = Line(room), Line(room)
+    line.feed(plain(1), delayed(2), plain(3), plain(4), delayed(5))
+    other.feed(plain(6), delayed(7))
+    line.feed(plain(8))
+    room.loop.turn()
+    assert line.answers() == [(1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (8, 0)]
+    assert other.answers() == [(6, 0), (7, 0)]
+
+
+def test_a_failed_write_refuses_all_answers_of_the_turn_in_order(room: Room) -> None:
+    line, other = Line(room), Line(room)
+    line.feed(plain(1), delayed(2), plain(3))
+    other.feed(plain(4), plain(5, oneway=True))
+    fail_next("pwrite", errno.ENOSPC)
+    room.loop.turn()
+    heal()
+    assert line.answers() == [(1, NOT_AVAILABLE), (2, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
+    assert other.answers() == [(4, NOT_AVAILABLE)]
+    assert (room.news, room.store.max_offset("T", 0)) == ([], 0)
+    line.feed(plain(6))
+    room.loop.turn()
+    assert line.answers()[-1] == (6, 0)
+    assert room.store.max_offset("T", 0) == 1
+
+
+def test_no_room_for_a_queue_refuses_that_message(room: Room) -> None:
+    line = Line(room)
+    fail_next("reserve", errno.ENOSPC)
+    with pytest.raises(PutRefused):  # by the complete way, which has it from the store
+        line.feed(plain(1))
+    heal()
+    assert [command.opaque for command in line.slow] == [1]
+
+
+def test_sync_flush_holds_answers_and_news_until_the_sync(synced: Room) -> None:
+    line = Line(synced)
+    line.feed(plain(1), plain(2, WAIT="false"), delayed(3), plain(4))
+    synced.loop.turn()
+    assert line.answers() == [(2, 0)]
+    assert (synced.syncs, synced.news, synced.store.max_offset("T", 0)) == (1, [], 0)
+    synced.turn.synced(synced.store.sync())
+    synced.loop.turn()
+    assert line.answers() == [(2, 0), (1, 0), (3, 0), (4, 0)]
+    assert synced.news == [{("T", 0)}]
+    assert synced.store.max_offset("T", 0) == 4
+
+
+def test_a_slow_disk_is_told_once(synced: Room) -> None:
+    line = Line(synced)
+    line.feed(plain(1), plain(2))
+    synced.loop.turn()
+    synced.clock.advance(2000)
+    synced.turn.expire()
+    synced.turn.expire()
+    synced.loop.turn()
+    assert line.answers() == [(1, DISK_TIMEOUT), (2, DISK_TIMEOUT)]
+    synced.turn.synced(synced.store.sync())
+    synced.loop.turn()
+    assert len(line.answers()) == 2
+    assert synced.store.max_offset("T", 0) == 2
+
+
+def test_a_failed_sync_refuses_those_that_wait(synced: Room) -> None:
+    line = Line(synced)
+    line.feed(plain(1), plain(2, WAIT="false"), delayed(3))
+    synced.loop.turn()
+    synced.turn.sync_failed("the disk")
+    synced.loop.turn()
+    assert line.answers() == [(2, 0), (1, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
+
+
+def test_a_connection_that_went_gets_no_answer(room: Room) -> None:
+    line, other = Line(room), Line(room)
+    line.feed(plain(1))
+    other.feed(plain(2))
+    line.connection_lost(None)
+    room.loop.turn()
+    assert not line.wire.writes
+    assert other.answers() == [(2, 0)]
+
+
+def test_sends_wait_for_the_time_from_which_they_are_taken(room: Room) -> None:
+    line = Line(room)
+    room.sender.configure(b"", {}, room.clock.now_ms() + 1)
+    line.feed(plain(1))
+    room.loop.turn()
+    room.clock.advance(1)
+    line.feed(plain(2))
+    assert [command.opaque for command in line.slow] == [1]
+
+
+def test_queues_of_a_topic_that_was_deleted_are_found_anew(room: Room) -> None:
+    line = Line(room)
+    line.feed(plain(1), plain(2))
+    room.loop.turn()
+    room.store.drop_topic("T")
+    line.feed(plain(3))
+    room.loop.turn()
+    assert not line.slow
+    assert room.store.max_offset("T", 0) == 1
+
+
+def test_a_gate_finds_every_topic_and_none_that_went() -> None:
+    gate = Gate()
+    names = [f"topic-{n}" for n in range(5000)]
+    for name in names:
+        gate.put(name, queues=4, sendable=True)
+    for name in names[::2]:
+        gate.drop(name)
+    gate.drop("never there")
+    for name in names[::4]:
+        gate.put(name, queues=4, sendable=True)
+    gate.put(names[1], queues=8, sendable=True)
+    assert [name in gate for name in names] == [n % 2 == 1 or n % 4 == 0 for n in range(5000)]
+    assert len(gate) == 3750
+
+
+def test_a_gate_that_changes_all_the_time_stays_small() -> None:
+    """Slots of topics that went are given back."""
+    gate = Gate()
+    for n in range(20_000):
+        gate.put(f"t{n}", queues=1, sendable=True)
+        gate.drop(f"t{n}")
+    assert (len(gate), "t19999" in gate) == (0, False)
