@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from firearrow._native.store.record import Record
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin import Admin
@@ -205,6 +206,13 @@ async def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- with a broker ----
 
 
+async def stored(peer: Peer, topic: str, count: int) -> list[Record]:
+    """What lies in queue 0, once it is so many; Apache's broker shows them a moment late, and in any order."""
+    with Connection(address(peer.address)) as connection:
+        await wait_until(lambda: len(whole(connection, topic)) >= count, 20)
+        return whole(connection, topic)
+
+
 async def test_a_topic_that_nothing_makes_has_no_route(name_server: str) -> None:
     options = ProducerOptions(template_topic=unique("none"))
     async with Producer(unique("producer"), name_server=name_server, options=options) as sender:
@@ -222,11 +230,11 @@ async def test_one_way_messages_all_arrive_and_no_more_than_may_be_are_on_the_wa
     options = ProducerOptions(in_flight_max=10)
     async with Producer(unique("producer"), name_server=peer.name_server, options=options) as sender:
         await sender.send(Message(topic, b"0"))
-        for number in range(1, 1000):
+        for number in range(1, 200):
             await sender.send_oneway(Message(topic, b"%d" % number))
-        await sender.send(Message(topic, b"1000"))
-    with Connection(address(peer.address)) as connection:
-        assert [record.body for record in whole(connection, topic)] == [b"%d" % n for n in range(1001)]
+        await sender.send(Message(topic, b"200"))
+    found = await stored(peer, topic, 201)
+    assert sorted(int(record.body) for record in found) == list(range(201))
 
 
 async def send_oneway(sender: Producer, messages: list[Message]) -> None:
@@ -237,7 +245,9 @@ async def send_oneway(sender: Producer, messages: list[Message]) -> None:
 async def test_a_broker_that_does_not_read_stops_one_way_messages(peer: Peer, topics: Topics) -> None:
     topic, body = topics(queues=1), os.urandom(1 << 20)
     async with Detour(peer) as detour:
-        options = ProducerOptions(send_timeout_s=0.3, retries=0, in_flight_bytes=4 << 20)
+        options = ProducerOptions(
+            send_timeout_s=0.3, retries=0, in_flight_bytes=4 << 20, compress_over_bytes=1 << 30
+        )
         client = ClientOptions(name_server=detour.name_server, heartbeat_s=3600)
         async with Producer(unique("producer"), options=options, client=client) as sender:
             await sender.send(Message(topic, b"before"), timeout_s=3)
@@ -246,10 +256,9 @@ async def test_a_broker_that_does_not_read_stops_one_way_messages(peer: Peer, to
                 await send_oneway(sender, [Message(topic, body) for _ in range(64)])
             detour.broker.flowing.set()
             await sender.send(Message(topic, b"after"), timeout_s=30)
-    with Connection(address(peer.address)) as connection:
-        bodies = [record.body for record in whole(connection, topic)]
-    assert (bodies[0], bodies[-1]) == (b"before", b"after")
-    assert 3 <= len(bodies) < 66
+    bodies = [record.body for record in await stored(peer, topic, 3)]
+    assert {b"before", b"after", body} == set(bodies)
+    assert len(bodies) < 66
 
 
 async def test_names_within_a_namespace(peer: Peer) -> None:
@@ -270,9 +279,8 @@ async def test_names_within_a_namespace(peer: Peer) -> None:
         results.append(await sender.send(Message(topic, b"8", sharding_key="k")))
         assert {result.queue for result in results} == {queue}
         assert sender.group.startswith(f"{space}%")
-    with Connection(address(peer.address)) as connection:
-        found = whole(connection, f"{space}%{topic}")
-    assert [record.body for record in found] == [b"%d" % number for number in range(1, 9)]
+    found = await stored(peer, f"{space}%{topic}", 8)
+    assert sorted(record.body for record in found) == [b"%d" % number for number in range(1, 9)]
     single = [record for record in found if record.body not in (b"5", b"6")]
     assert {record.properties["INSTANCE_ID"] for record in single} == {space}
 
