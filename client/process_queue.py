@@ -21,9 +21,9 @@ class ProcessQueue:
     """All times are those of `clock`, seconds, which only grows."""
 
     __slots__ = (
-        "_clock", "_messages", "_order", "_taken", "backlog", "consume_lock", "consuming", "dropped", "last_consume_s",
-        "last_lock_s", "last_pop_s", "last_pull_s", "locked", "message_bytes", "newest_offset", "try_unlock_times",
-        "unacknowledged",
+        "_clock", "_half", "_messages", "_order", "_taken", "_waiting", "backlog", "consume_lock",
+        "consuming", "dropped", "last_consume_s", "last_lock_s", "last_pop_s", "last_pull_s", "locked",
+        "message_bytes", "newest_offset", "try_unlock_times", "unacknowledged",
     )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -31,6 +31,8 @@ class ProcessQueue:
         self._messages: dict[int, ReceivedMessage] = {}
         self._order: deque[int] = deque()
         self._taken: dict[int, ReceivedMessage] = {}
+        self._waiting: asyncio.Future[None] | None = None
+        self._half = 0
         self.message_bytes = 0
         """Sum of the bodies as stored, taken ones included."""
         self.newest_offset = 0
@@ -87,6 +89,8 @@ class ProcessQueue:
             if gone is not None:
                 size += gone.body_bytes
         self.message_bytes -= size
+        if self._waiting is not None:
+            self._wake()
         if mine:
             return self._first()
         self._order.clear()
@@ -112,6 +116,7 @@ class ProcessQueue:
         after = max(self._taken) + 1
         self.message_bytes -= sum(message.body_bytes for message in self._taken.values())
         self._taken.clear()
+        self._wake()
         return after
 
     def rollback(self) -> None:
@@ -126,6 +131,18 @@ class ProcessQueue:
             if self._taken.pop(message.queue_offset, None) is not None:
                 self._messages[message.queue_offset] = message
         self._sort()
+
+    async def half_done(self, within_s: float) -> None:
+        """Until half of what is here now is finished, at most so long. For one at a time."""
+        loop = asyncio.get_running_loop()
+        waiting = self._waiting = loop.create_future()
+        self._half = self.message_count // 2
+        timer = loop.call_later(within_s, _end, waiting)
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+            self._waiting = None
 
     def contains(self, message: ReceivedMessage) -> bool:
         """Waits here still, the very object."""
@@ -164,6 +181,7 @@ class ProcessQueue:
         self._order.clear()
         self._taken.clear()
         self.message_bytes = self.newest_offset = 0
+        self._wake()
 
     def lock_expired(self, now_s: float) -> bool:
         return now_s - self.last_lock_s > LOCK_LIFE_S
@@ -185,3 +203,12 @@ class ProcessQueue:
 
     def _sort(self) -> None:
         self._order = deque(sorted(self._messages))
+
+    def _wake(self) -> None:
+        if self._waiting is not None and self.message_count <= self._half:
+            _end(self._waiting)
+
+
+def _end(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

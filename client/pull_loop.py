@@ -1,7 +1,8 @@
 """PullLoop: pulls each queue again and again, as long as its ProcessQueue is ours and has room for more.
 
 A queue is one task, so it has one request on the way at most; a step ends with the seconds to wait before the next.
-The checks before a pull keep Java's order, strictness and delays. Event loop only.
+The checks before a pull keep Java's order, strictness and delays, but that a full queue is looked at again as soon as
+half of it is finished, not only after 50 ms. Event loop only.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from firearrow.client.message import MessageQueue
 from firearrow.client.names import RETRY
 from firearrow.client.offset_store import OffsetStore
 from firearrow.client.options import MIB, MessageModel, PushConsumerOptions
+from firearrow.client.process_queue import ProcessQueue
 from firearrow.client.pull_request import PullRequest
 from firearrow.client.pulling import Pull, Puller, PullResult, PullStatus
 from firearrow.client.subscription import Subscription
@@ -77,6 +79,7 @@ class PullParts:
     exception_delay_s: float = 1.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    room: Callable[[ProcessQueue, float], Awaitable[object]] = ProcessQueue.half_done
 
 
 class PullLoop:
@@ -116,9 +119,13 @@ class PullLoop:
                 await self._parts.sleep(wait_s)
 
     async def _step(self, request: PullRequest) -> float:
-        wait_s = self._not_now(request)
-        if wait_s > NOW:
-            return wait_s
+        if not self._parts.running():
+            return self._parts.exception_delay_s
+        if self.paused:
+            return PAUSED_S
+        if self._full(request):
+            await self._parts.room(request.process_queue, FULL_S)
+            return NOW
         try:
             if self._options.orderly and not await self._locked(request):
                 return self._parts.exception_delay_s
@@ -135,24 +142,19 @@ class PullLoop:
             return NOW
         return await self._answered(request, result, began)
 
-    def _not_now(self, request: PullRequest) -> float:
-        """Seconds to wait because of what we are or hold; NOW: none."""
+    def _full(self, request: PullRequest) -> bool:
         queue, limits = request.process_queue, self.thresholds
-        if not self._parts.running():
-            return self._parts.exception_delay_s
-        if self.paused:
-            return PAUSED_S
         if queue.message_count > limits.messages_max or queue.message_bytes // MIB > limits.bytes_max // MIB:
             if self.times_full % LOGGED_EACH == 0:
                 self._log_full(request, "holds too much")
             self.times_full += 1
-            return FULL_S
+            return True
         if not self._options.orderly and queue.max_span() > limits.span_max:
             if self.times_too_far % LOGGED_EACH == 0:
                 self._log_full(request, "spans too far")
             self.times_too_far += 1
-            return FULL_S
-        return NOW
+            return True
+        return False
 
     async def _locked(self, request: PullRequest) -> bool:
         """In order: whether the queue is ours alone. At first the start is asked for again; a lower one counts, too."""

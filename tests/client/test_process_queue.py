@@ -1,6 +1,7 @@
 """ProcessQueue: counters, order, and which offset may be committed, against a plain model."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import settings
@@ -156,6 +157,38 @@ def test_finishing_and_taking_tell_that_the_queue_is_alive() -> None:
     clock.now += 5
     queue.take(1)
     assert queue.last_consume_s == clock.now
+
+
+async def finishes(queue: ProcessQueue, finish: Callable[[], object]) -> bool:
+    """Whether waiting for the half ends with this."""
+    waiting = asyncio.create_task(queue.half_done(30))
+    await asyncio.sleep(0)
+    finish()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    ended = waiting.done()
+    waiting.cancel()
+    return ended
+
+
+@pytest.mark.parametrize(("finished", "ends"), [(1, False), (2, True), (3, True)])
+async def test_who_waits_for_room_hears_when_half_is_finished(finished: int, ends: bool) -> None:
+    queue, messages = filled(1, 2, 3, 4)
+    assert await finishes(queue, lambda: queue.remove(messages[:finished])) is ends
+
+
+async def test_commits_and_clearing_make_room_and_taking_does_not() -> None:
+    queue, _ = filled(1, 2)
+    assert not await finishes(queue, lambda: queue.take(2))
+    assert await finishes(queue, queue.commit)
+    queue.put(received(QUEUE, [3]))
+    assert await finishes(queue, queue.clear)
+
+
+async def test_who_waits_for_room_waits_so_long_at_most() -> None:
+    queue, _ = filled(1, 2)
+    await asyncio.wait_for(queue.half_done(0.001), 5)
+    assert queue.message_count == 2
 
 
 def test_many_messages_leave_nothing_behind() -> None:

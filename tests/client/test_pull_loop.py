@@ -94,6 +94,7 @@ class Bench:
             options=self.options, puller=self, offsets=self.offsets, service=self.service,
             subscriptions=self.subscriptions, running=lambda: self.state_running, start_offset=self._start_offset,
             repair=self._repair, stats=self.stats, exception_delay_s=0.9, clock=lambda: self.now, sleep=self._sleep,
+            room=self._room,
         ))  # type: ignore[arg-type]  # fmt: skip
 
     async def run(self) -> "Bench":
@@ -115,6 +116,9 @@ class Bench:
         self.slept.append(seconds)
         if len(self.slept) >= self.sleeps_max:
             self.process_queue.dropped = True
+
+    async def _room(self, process_queue: ProcessQueue, seconds: float) -> None:
+        await self.loop._parts.sleep(seconds)
 
     async def _start_offset(self, queue: MessageQueue) -> int:
         if isinstance(self.start_offset, Exception):
