@@ -12,8 +12,8 @@ from typing import Any, Self, TypeVar
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.client import admin_records, java_json
-from firearrow.client.admin_calls import AdminCalls
+from firearrow.client import admin_records
+from firearrow.client.admin_calls import AdminCalls, integer_of
 from firearrow.client.admin_records import (
     ClusterInfo,
     Connection,
@@ -208,7 +208,7 @@ class Admin:
         answer = await self.calls.ask_master(
             queue.broker_name, wrapped.topic, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext
         )
-        return check(answer, queue.broker_name).integer("offset")
+        return integer_of(check(answer, queue.broker_name), "offset", queue.broker_name)
 
     # ---- messages ----
 
@@ -279,7 +279,7 @@ class Admin:
         )
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
-        return check(answer, queue.broker_name).integer("offset")
+        return integer_of(check(answer, queue.broker_name), "offset", queue.broker_name)
 
     async def update_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Members that run store theirs over it: see `reset_offsets`."""
@@ -337,10 +337,7 @@ class Admin:
             "jstackEnable": str(stacks).lower(),
         }  # fmt: skip
         found = await self.calls.ask_who_knows(RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
-        info = java_json.loads(found[0].body)
-        if not isinstance(info, dict):
-            raise ClientError(f"{client_id}: no running info: {str(info)[:80]}")
-        return info
+        return read(found[0].body, lambda members: dict(members.pairs()))
 
     # ---- inside ----
 

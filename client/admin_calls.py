@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.admin_records import ClusterInfo, cluster_info, read
 from firearrow.client.errors import ClientError, NoRoute, TransportError, check
 from firearrow.client.instance import Instance
@@ -138,3 +138,11 @@ class AdminCalls:
             return set()
         route = self.instance.routes.known(topic)
         return {data.broker_name for data in route.queues} if route is not None else set()
+
+
+def integer_of(answer: RemotingCommand, field: str, broker_name: str) -> int:
+    """A field of an answer. ClientError: it is missing, or no number."""
+    try:
+        return answer.integer(field)
+    except FieldError as error:
+        raise ClientError(f"{broker_name}: an answer that cannot be read: {error}") from error

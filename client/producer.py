@@ -263,7 +263,7 @@ class Producer:
         answer = await recall(self.instance, self._group, wrapped, named, handle, self.options.send_timeout_s)
         if self._tracing is not None:
             self._tracing.hook.recalled(self._group, wrapped, named.message_id, answer)
-        return check(answer, named.broker_name).text("msgId")
+        return check(answer, named.broker_name).text_or("msgId", named.message_id)
 
     # ---- transactions, requests ----
 

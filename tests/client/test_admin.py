@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin import Admin
+from firearrow.client.admin_calls import integer_of
 from firearrow.client.admin_records import (
     GroupConfig,
     cluster_info,
@@ -247,6 +249,14 @@ def test_javas_forms_of_the_bodies_are_read() -> None:
 def test_a_group_is_written_as_it_is_read() -> None:
     config = GroupConfig(group="g", orderly=True, retry_queues=2, timeout_minutes=3)
     assert read(config.encode(), group_config) == config
+
+
+def test_an_answer_without_its_field_is_an_error_of_ours() -> None:
+    answer = RemotingCommand.request(1).answer(ext={"offset": "x"})
+    assert integer_of(RemotingCommand.request(1).answer(ext={"offset": "7"}), "offset", "b") == 7
+    for field in ("offset", "timestamp"):
+        with pytest.raises(ClientError, match=field):
+            integer_of(answer, field, "b")
 
 
 @pytest.mark.parametrize(
