@@ -137,6 +137,9 @@ class ProducerOptions:
 
     def __post_init__(self) -> None:
         _within(self, "send_timeout_s", 0.001, 86400)
+        _within(self, "attempt_timeout_s", 0.001, 86400)
+        _within(self, "detect_timeout_s", 0.001, 60)
+        _within(self, "detect_interval_s", 0.001, 86400)
         _within(self, "retries", 0, 100)
         _within(self, "async_retries", 0, 100)
         _within(self, "default_queues", 1, 65535)

@@ -71,11 +71,12 @@ class Prepared:
 
 
 class Preparer:
-    """Of one producer. `group` as brokers know it."""
+    """Of one producer. `group` as brokers know it. ConfigError: the package that would compress is missing."""
 
     def __init__(
         self, group: str, options: ProducerOptions, namespace: Namespace, ids: UniqueIds, binary: bool
     ) -> None:
+        pack(options.compression, options.compress_level, b"")
         self._group = group
         self._options = options
         self._namespace = namespace

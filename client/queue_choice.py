@@ -25,6 +25,10 @@ class QueueChoice:
         queues = info.queues
         if avoid is None and self.faults is None:
             return queues[self._next(info.topic) % len(queues)]
+        if avoid is not None and self.faults is not None:
+            self._counts.pop(
+                info.topic, None
+            )  # begin anywhere again: a walk in step would find the same neighbours
         if avoid is not None and len(info.brokers) < 2:
             avoid = None
         for fits in self._filters(avoid):

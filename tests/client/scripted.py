@@ -14,15 +14,23 @@ Answer = RemotingCommand | None
 
 
 class ScriptedBroker:
-    """`script` holds response codes for the next sends (None: silence), then all succeed. `sent` is what came."""
+    """`script` holds response codes for the next sends (None: silence), then all succeed. `sent` is what came.
+
+    `silent`: nothing is answered.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.script: list[int | None] = []
         self.sent: list[RemotingCommand] = []
         self.address = ""
+        self.silent = False
 
     def answer(self, request: RemotingCommand) -> Answer:
+        if self.silent:
+            return None
+        if request.code == RequestCode.GET_MAX_OFFSET:
+            return request.answer(ext={"offset": str(len(self.sent))})
         if request.code not in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
             return request.answer()
         self.sent.append(request)

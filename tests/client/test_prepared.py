@@ -1,16 +1,18 @@
 """What a message becomes before it leaves: the fields, the body packed, what moves from properties to header."""
 
+import sys
 import zlib
 
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.uniqueid import UniqueIds
-from firearrow.client.errors import MessageRefused
+from firearrow.client.errors import ConfigError, MessageRefused
 from firearrow.client.message import Message, Property, decode_properties
 from firearrow.client.names import Namespace
-from firearrow.client.options import ProducerOptions
+from firearrow.client.options import CompressionKind, ProducerOptions
 from firearrow.client.prepared import Prepared, Preparer
+from firearrow.client.producer import Producer
 
 COMPRESSED, ZLIB, HALF = 0x1, 0x300, 0x4
 
@@ -138,3 +140,12 @@ def test_topics_that_nobody_may_send_to(name: str) -> None:
         made.prepare(Message(name, b"x"))
     assert not made.topics, "nothing of it is kept"
     made.prepare(Message("t" * 127, b"x"))
+
+
+def test_a_package_that_is_missing_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lz4.frame", None)
+    preparer(compression=CompressionKind.ZLIB)
+    with pytest.raises(ConfigError, match="lz4"):
+        preparer(compression=CompressionKind.LZ4)
+    with pytest.raises(ConfigError, match="lz4"):
+        Producer("g", options=ProducerOptions(compression=CompressionKind.LZ4))

@@ -18,6 +18,7 @@ from firearrow.client.errors import (
     RequestTimeout,
     TooManyRequests,
 )
+from firearrow.client.fault_detector import latency_faults
 from firearrow.client.hooks import SendContext
 from firearrow.client.message import Message, MessageQueue, SendStatus
 from firearrow.client.options import ClientOptions, ProducerOptions
@@ -134,6 +135,37 @@ async def test_what_cannot_leave_before_the_producer_closes_is_told() -> None:
             await sender.close()
             with pytest.raises(NotRunning):
                 await way
+
+
+async def test_a_broker_that_is_silent_is_left_alone_until_the_detector_finds_it_back() -> None:
+    async with (
+        Scripted("a", "b") as cluster,
+        producer(cluster, latency_faults=True, fault_detector=True, detect_interval_s=0.001) as sender,
+    ):
+        await sender.send(Message("t", b"warm"))
+        faults = latency_faults(sender.instance, sender.options)
+        faults.update("a", 0, isolate=True, reachable=False)
+        faults.update("gone", 0, isolate=True, reachable=False)
+        await asyncio.sleep(0.01)
+        cluster.brokers["a"].silent = True
+        await faults.detect()
+        assert not faults.reachable("a")
+        assert faults.reachable("gone"), "forgotten: no route names it"
+        cluster.brokers["a"].silent = False
+        await asyncio.sleep(0.01)
+        await faults.detect()
+        assert faults.reachable("a")
+        assert not faults.available("a"), "that takes its time"
+
+
+async def test_with_latency_faults_tries_go_to_brokers_that_answer() -> None:
+    async with Scripted("a", "b", "c") as cluster, producer(cluster, latency_faults=True) as sender:
+        cluster.brokers["a"].script = [2] * 100
+        cluster.brokers["b"].script = [14] * 100
+        for _ in range(30):
+            assert (await sender.send(Message("t", b"x"))).queue.broker_name == "c"
+        assert len(cluster.brokers["a"].sent) <= 2
+        assert len(cluster.brokers["b"].sent) <= 2
 
 
 class Remembers:

@@ -160,7 +160,7 @@ async def test_who_gives_up_leaves_room_and_the_answer_is_dropped() -> None:
     async with Scripted("a") as cluster, producer(cluster, in_flight_max=10) as sender:
         await sender.send(Message("t", b"warm"))
         cluster.brokers["a"].script = [None] * 10
-        waiting = [asyncio.create_task(sender.send(Message("t", b"x"))) for _ in range(10)]
+        waiting = [asyncio.create_task(sender.send(Message("t", b"x"), timeout_s=0.3)) for _ in range(10)]
         await asyncio.sleep(0.05)
         for task in waiting:
             task.cancel()
