@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -154,6 +155,43 @@ async def test_members_share_and_take_over_where_the_other_was(
         await first.close()
         await settled(second, 4)
         assert await second.poll(0.2) == []
+
+
+async def test_nothing_is_lost_while_members_come_and_go(
+    name_server: str, topics: Topics, feeder: Feeder
+) -> None:
+    """What was given out and not yet told may come again, as in any group."""
+    topic, group = topics(queues=8), unique("group")
+    seen: set[bytes] = set()
+    client = ClientOptions(name_server=name_server, rebalance_s=0.5)
+
+    async def work(stop: asyncio.Event) -> None:
+        pulling = PullConsumer(
+            group, options=PullConsumerOptions(from_where=FIRST), client=replace_name(client)
+        )
+        pulling.subscribe(topic)
+        async with pulling:
+            while not stop.is_set():
+                seen.update(message.body for message in await pulling.poll(0.05))
+
+    feeding = asyncio.create_task(asyncio.to_thread(feeder.spread, topic, 2000, 8))
+    forever = asyncio.Event()
+    steady = asyncio.create_task(work(forever))
+    for _ in range(3):
+        stop = asyncio.Event()
+        guest = asyncio.create_task(work(stop))
+        await asyncio.sleep(0.8)
+        stop.set()
+        await guest
+    sent = await feeding
+    await wait_until(lambda: len(seen) == len(sent), 60)
+    forever.set()
+    await steady
+
+
+def replace_name(client: ClientOptions) -> ClientOptions:
+    """The same with an instance of its own, as another process would have."""
+    return replace(client, instance_name=unique("member"))
 
 
 async def test_a_queue_that_leaves_takes_what_was_done_with_it(
