@@ -106,33 +106,29 @@ async def echo(address: str, what: str | bytes, messages: int) -> None:
     frame = what if isinstance(what, bytes) else (396).to_bytes(4) + bytes(396)
     host, _, port = address.rpartition(":")
     loop = asyncio.get_running_loop()
-    _, pinger = await loop.create_connection(lambda: Pinger(loop, frame, messages), host, int(port))
+    _, pinger = await loop.create_connection(lambda: Pinger(loop), host, int(port))
     clock.start()
-    pinger.send()
-    await pinger.finished
+    for _ in range(messages):
+        await pinger.ping(frame)
     clock.stop()
 
 
 class Pinger(asyncio.Protocol):
-    """Sends the frame again whenever something comes back."""
+    """The least that a coroutine needs to send something and wait for what comes back."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, frame: bytes, times: int) -> None:
-        self.frame = frame
-        self.left = times
-        self.finished: asyncio.Future[None] = loop.create_future()
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def send(self) -> None:
-        self.transport.write(self.frame)
+    def ping(self, frame: bytes) -> asyncio.Future[bytes]:
+        self.answer: asyncio.Future[bytes] = self.loop.create_future()
+        self.transport.write(frame)
+        return self.answer
 
     def data_received(self, data: bytes) -> None:
-        self.left -= 1
-        if self.left:
-            self.send()
-        elif not self.finished.done():
-            self.finished.set_result(None)
+        self.answer.set_result(data)
 
 
 async def push(name_server: str, topic: str, messages: int) -> None:

@@ -33,4 +33,4 @@ cdef class Calls(Conn):
     cdef object refusal(self)
     cdef int end_late(self, double now) except -1
     cdef int fail(self, Waiter waiter, object error) except -1
-    cdef int wait_for(self, int32_t opaque, Waiter waiter, double timeout_s) except -1
+    cdef int post(self, int32_t opaque, bytes frame, Waiter waiter, double timeout_s) except -1

@@ -59,8 +59,7 @@ cdef class Calls(Conn):
         waiter = Waiter.__new__(Waiter)
         waiter.future = future
         command.opaque = self.number()
-        self.send(command.encode())
-        self.wait_for(command.opaque, waiter, timeout_s)
+        self.post(command.opaque, command.encode(), waiter, timeout_s)
         return future
 
     def oneway(self, RemotingCommand command not None):
@@ -95,14 +94,22 @@ cdef class Calls(Conn):
             return self.failure(Failure.FULL)
         return None
 
-    cdef int wait_for(self, int32_t opaque, Waiter waiter, double timeout_s) except -1:
-        waiter.deadline = self.loop.time() + timeout_s
+    cdef int post(self, int32_t opaque, bytes frame, Waiter waiter, double timeout_s) except -1:
+        """Send the frame; `waiter` hears of its answer. One alone leaves at once, several of a turn together."""
+        cdef double now = self.loop.time()
+        waiter.deadline = now + timeout_s
         if self.sweep is None:
             self.earliest = waiter.deadline
             self.sweep = self.loop.call_later(TICK, self.expire)
         elif waiter.deadline < self.earliest:
             self.earliest = waiter.deadline
-        self.pending_calls[opaque] = waiter
+        if self.pending_calls or self.flush_planned:
+            self.pending_calls[opaque] = waiter
+            self.send(frame)
+        else:
+            self.pending_calls[opaque] = waiter
+            self.last_seen = now
+            self.transport.write(frame)
         return 0
 
     # ---- answers ----

@@ -114,8 +114,7 @@ cdef class Lane:
         waiter.queue_id = send.queue_id
         waiter.size = size
         waiter.future = self.loop.create_future()
-        channel.wait_for(send.opaque, waiter, timeout_s)
-        channel.send(frame)
+        channel.post(send.opaque, frame, waiter, timeout_s)
         return waiter.future
 
     cdef bint ordinary(self, message, bytes body) except -1:

@@ -265,5 +265,4 @@ def post(Calls channel not None, int32_t opaque, bytes frame not None, done not 
         raise refusal
     waiter = SendWaiter.__new__(SendWaiter)
     waiter.done = done
-    channel.wait_for(opaque, waiter, timeout_s)
-    channel.send(frame)
+    channel.post(opaque, frame, waiter, timeout_s)
