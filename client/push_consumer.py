@@ -146,9 +146,9 @@ class PushConsumer:
     async def run(self) -> None:
         """Start unless started, and work until `stop` or `close` is called or SIGTERM or SIGINT comes; then drain."""
         with on_termination(self.stop):
+            if self.state is not ServiceState.RUNNING:
+                await self.start()
             try:
-                if self.state is not ServiceState.RUNNING:
-                    await self.start()
                 await self._stopped.wait()
             finally:
                 await self.close()
