@@ -6,8 +6,9 @@ A chain of callbacks: as long as route and channel are at hand no task is made. 
 import asyncio
 import time
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -70,7 +71,7 @@ class Submission:
     """`retries(error)` says whether what failed is worth another try; `tries` is how many there are in all."""
 
     __slots__ = (
-        "_began_s", "_broker", "_context", "_deadline_s", "_error", "_fixed", "_kept", "_mode", "_prepared",
+        "_away", "_began_s", "_broker", "_context", "_deadline_s", "_error", "_fixed", "_kept", "_mode", "_prepared",
         "_queue", "_retries", "_selector", "_tries", "_ways", "future",
     )  # fmt: skip
 
@@ -95,6 +96,7 @@ class Submission:
         self._selector = selector
         self._queue = queue
         self._broker: str | None = None
+        self._away = False
         self._began_s = 0.0
         self._error: BaseException | None = None
         self._context: SendContext | None = None
@@ -110,7 +112,7 @@ class Submission:
         if queue is None:
             info = routes.known_publish_info(self._prepared.topic.wrapped)
             if info is None or not info.queues:
-                self._ways.instance.spawn(self._find())
+                self._spawn(self._find())
                 return
             queue = self._choose(info)
             if queue is None:
@@ -118,7 +120,7 @@ class Submission:
         address = self._ways.address(queue.broker_name)
         channel = None if address is None else self._ways.instance.channels.held(address)
         if address is None or channel is None:
-            self._ways.instance.spawn(self._reach(queue))
+            self._spawn(self._reach(queue))
         else:
             self._send(queue, address, channel)
 
@@ -174,6 +176,16 @@ class Submission:
         else:
             await channels.oneway(address, RemotingCommand.decode(frame))
 
+    def _spawn(self, way: Coroutine[Any, Any, None]) -> None:
+        self._ways.instance.spawn(way).add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """Whatever ends a task on the way ends the future, too: a close, or an RpcHook that forbids."""
+        error = NotRunning("the client was closed") if task.cancelled() else task.exception()
+        if error is not None:
+            self._ended(None, error)
+            self._fail(error)
+
     # ---- where ----
 
     async def _find(self) -> None:
@@ -187,9 +199,6 @@ class Submission:
                 await self._reach(queue)
         except RocketMQError as error:
             self._fail(error)
-        except asyncio.CancelledError:
-            self._fail(NotRunning("the client was closed"))
-            raise
 
     async def _reach(self, queue: MessageQueue) -> None:
         """The connection first."""
@@ -204,9 +213,6 @@ class Submission:
             self._fail(error)
         except RocketMQError as error:
             self._tried(error)
-        except asyncio.CancelledError:
-            self._fail(NotRunning("the client was closed"))
-            raise
         else:
             if not self.future.done():
                 self._send(queue, address, channel)
@@ -248,7 +254,7 @@ class Submission:
             if ways.instance.channels.plain:
                 post(channel, opaque, frame, self._answered, timeout_s)
             else:
-                ways.instance.spawn(self._call(address, frame, timeout_s))
+                self._spawn(self._call(address, frame, timeout_s))
         except RocketMQError as error:
             self._tried(error)
         except ValueError as error:
@@ -263,9 +269,6 @@ class Submission:
             self._answered(TextAnswer.of(answer))
         except (RocketMQError, ValueError) as error:
             self._answered(error)
-        except asyncio.CancelledError:
-            self._fail(NotRunning("the client was closed"))
-            raise
 
     def _answered(self, answer: Answer | BaseException) -> None:
         if isinstance(answer, RocketMQError):
@@ -319,16 +322,25 @@ class Submission:
         """This try failed: another one, or the end."""
         self._ended(None, error)
         self._blame(error)
-        if isinstance(error, BrokerError) and error.code == ResponseCode.GO_AWAY and self._broker is not None:
-            address = self._ways.address(self._broker)
-            if address is not None:
-                self._ways.instance.channels.retire(address)
+        if self._sent_away(error):
+            self.go()
+            return
         self._tries -= 1
         self._error = error
         if self._tries > 0 and self._retries(error):
             self.go()
         else:
             self._fail(error)
+
+    def _sent_away(self, error: BaseException) -> bool:
+        """A broker that goes away took nothing: another connection is tried, once without counting it."""
+        if not isinstance(error, BrokerError) or error.code != ResponseCode.GO_AWAY or self._broker is None:
+            return False
+        address = self._ways.address(self._broker)
+        if address is not None:
+            self._ways.instance.channels.retire(address)
+        again, self._away = not self._away, True
+        return again
 
     def _fail(self, error: BaseException) -> None:
         """The end, unless an earlier try had stored it, if less safely than asked."""

@@ -226,6 +226,46 @@ async def test_rpc_hooks_add_to_every_request_while_their_producer_runs() -> Non
         assert hook.answers.count(0) >= 2
 
 
+class Forbids:
+    """An RpcHook that lets no request of a code through."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def before(self, address: str, request: RemotingCommand, /) -> None:
+        if request.code == self.code:
+            raise PermissionError(f"no {request.code}")
+
+    def after(self, address: str, request: RemotingCommand, answer: RemotingCommand, /) -> None: ...
+
+
+@pytest.mark.parametrize("code", [RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.SEND_MESSAGE_V2])
+async def test_what_an_rpc_hook_raises_reaches_who_sends(code: RequestCode) -> None:
+    async with Scripted("a") as cluster:
+        remembers = Remembers()
+        sender = Producer(
+            "g", name_server=cluster.name_server, rpc_hooks=[Forbids(code)], send_hooks=[remembers]
+        )
+        async with sender, asyncio.timeout(5):
+            for way in (sender.send, sender.submit, sender.send_oneway):
+                with pytest.raises(PermissionError):
+                    await way(Message("t", b"x"))
+        assert not cluster.brokers["a"].sent
+        for context in remembers.contexts:
+            assert isinstance(context.error, PermissionError)
+
+
+async def test_a_close_before_the_first_step_is_told() -> None:
+    async with Scripted("a") as cluster:
+        sender = producer(cluster, send_timeout_s=0.001)
+        await sender.start()
+        way = sender.submit(Message("t", b"x"), timeout_s=60)
+        await sender.instance.leave()
+        async with asyncio.timeout(5):
+            with pytest.raises(NotRunning):
+                await way
+
+
 async def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     async with Producer("g") as sender:

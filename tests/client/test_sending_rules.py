@@ -6,7 +6,7 @@ import pytest
 
 from firearrow.client.errors import BrokerError, ClientError, NoRoute, RequestTimeout, TooManyRequests
 from firearrow.client.hooks import SendContext
-from firearrow.client.message import Message, SendStatus
+from firearrow.client.message import Message, MessageQueue, SendStatus
 from firearrow.client.options import ProducerOptions
 from firearrow.client.producer import Producer
 from tests.client.scripted import Scripted
@@ -114,6 +114,21 @@ async def test_a_broker_that_goes_away_is_reached_anew() -> None:
         cluster.brokers["a"].script = [1500]
         assert (await sender.send(Message("t", b"x"))).status is SendStatus.SEND_OK
         assert len(cluster.brokers["a"].sent) == 2
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+async def test_a_broker_that_goes_away_took_nothing_so_everybody_may_try_again(chosen: bool) -> None:
+    options = {"retries": 0, "async_retries": 0}
+    async with Scripted("a") as cluster, producer(cluster, **options) as sender:
+        queue = MessageQueue("t", "a", 1) if chosen else None
+        for way in (sender.send, sender.submit):
+            for _ in range(2):  # the second goes the short way
+                cluster.brokers["a"].script = [1500]
+                assert (await way(Message("t", b"x"), queue=queue)).status is SendStatus.SEND_OK
+        assert len(cluster.brokers["a"].sent) == 8
+        cluster.brokers["a"].script = [1500, 1500]
+        with pytest.raises(BrokerError, match="GO_AWAY"):
+            await sender.submit(Message("t", b"x"), queue=queue)
 
 
 async def test_without_a_route_nothing_is_tried() -> None:
