@@ -1,14 +1,9 @@
-"""The push consumer against a real broker: its life, what reaches handlers, offsets, members that share, limits."""
+"""The push consumer against a real broker: what reaches handlers, where it begins and how far it is, how much it holds."""
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
 import threading
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,19 +12,16 @@ import pytest
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.consuming import ConsumeResult
-from firearrow.client.errors import BrokerError, ClientError, ConfigError, NotRunning
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.states import ServiceState
 from tests.client.conftest import unique
 from tests.client.feeding import Feeder
+from tests.client.pushing import FIRST, Seen, Topics, again, consumer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.process import Connection
-
-FIRST = ConsumeFromWhere.FIRST_OFFSET
-Topics = Callable[..., str]
 
 
 @pytest.fixture
@@ -37,38 +29,8 @@ def feeder(peer: Peer) -> Feeder:
     return Feeder(peer)
 
 
-class Seen:
-    """A coroutine handler that keeps what it got."""
-
-    def __init__(self) -> None:
-        self.messages: list[ReceivedMessage] = []
-        self.batches: list[int] = []
-
-    async def __call__(self, messages: list[ReceivedMessage]) -> None:
-        self.messages += messages
-        self.batches.append(len(messages))
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [message.body for message in self.messages]
-
-
-def consumer(name_server: str, topic: str, handler: object, **options: object) -> PushConsumer:
-    chosen = PushConsumerOptions(**{"from_where": FIRST} | options)  # type: ignore[arg-type]
-    made = PushConsumer(unique("group"), name_server=name_server, options=chosen)
-    made.subscribe(topic, handler)  # type: ignore[call-overload]
-    return made
-
-
 def offset_files(directory: Path) -> list[Path]:
     return list(directory.glob("*/*/offsets.json"))
-
-
-def again(first: PushConsumer, name_server: str, topic: str, handler: object) -> PushConsumer:
-    """Another member of the same group."""
-    made = PushConsumer(first.group, name_server=name_server, options=first.options)
-    made.subscribe(topic, handler)  # type: ignore[call-overload]
-    return made
 
 
 # ---- what reaches handlers ----
@@ -346,139 +308,7 @@ async def test_a_queue_listener_hears_of_changes(name_server: str, topics: Topic
         await wait_until(lambda: (topic, 3, 3) in heard)
 
 
-# ---- life ----
-
-
-async def test_a_consumer_runs_once(name_server: str, topics: Topics) -> None:
-    made = consumer(name_server, topics(), Seen())
-    assert made.state is ServiceState.CREATE_JUST
-    await made.start()
-    assert made.state is ServiceState.RUNNING
-    with pytest.raises(NotRunning, match="RUNNING"):
-        await made.start()
-    await made.close()
-    await made.close()
-    with pytest.raises(NotRunning, match="SHUTDOWN_ALREADY"):
-        await made.start()
-    with pytest.raises(NotRunning):
-        made.pause()
-
-
-async def test_a_failed_start_leaves_nothing_and_may_be_tried_again(name_server: str, topics: Topics) -> None:
-    topic = topics()
-    made = PushConsumer(unique("group"), client=ClientOptions(name_server="127.0.0.1:1"))
-    made.subscribe(topic, Seen())
-    tasks = len(asyncio.all_tasks())
-    for attempt in (made.start, made.start, made.run):
-        with pytest.raises(ClientError):
-            await attempt()
-        assert made.state is ServiceState.START_FAILED
-    assert len(asyncio.all_tasks()) == tasks
-    made._client = ClientOptions(name_server=name_server)
-    await made.start()
-    assert made.state is ServiceState.RUNNING
-    await made.close()
-
-
-async def test_an_expression_that_no_broker_understands_fails_the_start(
-    name_server: str, topics: Topics
-) -> None:
-    made = PushConsumer(unique("group"), name_server=name_server)
-    made.subscribe(topics(), Seen(), sql="this is no expression (")
-    with pytest.raises(BrokerError):
-        await made.start()
-    assert made.state is ServiceState.START_FAILED
-
-
-async def test_a_group_runs_once_in_an_instance(name_server: str, topics: Topics) -> None:
-    topic, group, client = topics(), unique("group"), ClientOptions(name_server=name_server)
-    first, second = (PushConsumer(group, client=client) for _ in range(2))
-    first.subscribe(topic, Seen())
-    second.subscribe(topic, Seen())
-    async with first:
-        with pytest.raises(ConfigError, match=group):
-            await second.start()
-        assert second.state is ServiceState.CREATE_JUST
-        assert first.state is ServiceState.RUNNING
-    await second.start()
-    await second.close()
-
-
-async def test_what_cannot_be_meant_is_refused(name_server: str) -> None:
-    with pytest.raises(ConfigError, match="reserved"):
-        PushConsumer("DEFAULT_CONSUMER", name_server=name_server)
-    with pytest.raises(ConfigError, match="group"):
-        PushConsumer("a b", name_server=name_server)
-    with pytest.raises(ConfigError, match="allocate"):
-        PushConsumer("g", name_server=name_server, options=PushConsumerOptions(allocate="NONE"))
-    made = PushConsumer("g", name_server=name_server)
-    with pytest.raises(ConfigError, match="topic"):
-        made.subscribe("a b", Seen())
-    with pytest.raises(ConfigError, match="callable"):
-        made.subscribe("t", 3)  # type: ignore[call-overload]
-    with pytest.raises(ConfigError, match="handler"):
-        await made.start()
-
-
-async def test_pausing_stops_pulls_and_resuming_goes_on(
-    name_server: str, topics: Topics, feeder: Feeder
-) -> None:
-    topic, seen, other = topics(queues=1), Seen(), Seen()
-    made = consumer(name_server, topic, seen)
-    async with made, consumer(name_server, topic, other):
-        feeder.feed(topic, [b"1"])
-        await wait_until(lambda: seen.messages)
-        made.pause()
-        assert made.paused
-        feeder.feed(topic, [b"brought by the pull that was on its way"])
-        await wait_until(lambda: len(seen.messages) == 2)
-        feeder.feed(topic, [b"3"])
-        await wait_until(lambda: len(other.messages) == 3)
-        assert len(seen.messages) == 2
-        made.resume()
-        await wait_until(lambda: seen.bodies[2:] == [b"3"])
-
-
-async def test_topics_may_come_and_go_while_it_runs(name_server: str, topics: Topics, feeder: Feeder) -> None:
-    first, second, seen = topics(), topics(), Seen()
-    made = consumer(name_server, first, seen)
-    async with made:
-        await wait_until(lambda: any(queue.topic == first for queue in made.queues))
-        made.subscribe(second, seen)
-        feeder.feed(second, [b"second"])
-        await wait_until(lambda: b"second" in seen.bodies)
-        made.unsubscribe(first)
-        await wait_until(lambda: not any(queue.topic == first for queue in made.queues))
-        feeder.feed(first, [b"unwanted"])
-        feeder.feed(second, [b"wanted"])
-        await wait_until(lambda: b"wanted" in seen.bodies)
-    assert b"unwanted" not in seen.bodies
-
-
-async def test_closing_lets_handlers_finish_and_keeps_their_results(
-    name_server: str, topics: Topics, feeder: Feeder
-) -> None:
-    topic, seen = topics(queues=1), Seen()
-    begun, finish = asyncio.Event(), asyncio.Event()
-
-    async def slow(messages: list[ReceivedMessage]) -> None:
-        begun.set()
-        await finish.wait()
-
-    first = consumer(name_server, topic, slow)
-    feeder.feed(topic, [b"1"])
-    await first.start()
-    await begun.wait()
-    closing = asyncio.create_task(first.close())
-    await asyncio.sleep(0)
-    assert not closing.done()
-    finish.set()
-    await closing
-    feeder.feed(topic, [b"2"])
-    second = again(first, name_server, topic, seen)
-    async with second:
-        await wait_until(lambda: seen.messages)
-    assert seen.bodies == [b"2"]
+# ---- how much is held ----
 
 
 async def test_many_messages_stay_within_small_thresholds(
@@ -506,66 +336,3 @@ async def test_many_messages_stay_within_small_thresholds(
         tracemalloc.stop()
     assert 10 < most <= 10 + 8
     assert peak < 8 * MIB
-
-
-SCRIPT = """
-import asyncio, sys
-from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
-
-async def main():
-    consumer = PushConsumer(
-        sys.argv[2], name_server=sys.argv[1], options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
-    )
-    @consumer.subscribe(sys.argv[3])
-    async def handle(messages):
-        print("begun", flush=True)
-        await asyncio.sleep(0.5)
-        print("finished", flush=True)
-    await consumer.run()
-    print("left", flush=True)
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains(name_server: str, topics: Topics, feeder: Feeder, number: signal.Signals) -> None:
-    topic = topics(queues=1)
-    feeder.feed(topic, [b"1"])
-    command = [sys.executable, "-c", SCRIPT, name_server, unique("group"), topic]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
-        process.send_signal(number)
-        assert process.stdout.read() == "finished\nleft\n"
-        assert process.wait(20) == 0
-
-
-MANUAL = """
-import asyncio
-from firearrow.client import Producer, PushConsumer, Message, ConsumeResult
-
-async def main():
-    async with Producer("orders-producer", name_server="127.0.0.1:9876") as producer:
-        receipt = await producer.send(Message("orders", b"hello", tags="new", keys=["42"]))
-
-    consumer = PushConsumer("orders-consumer", name_server="127.0.0.1:9876")
-    @consumer.subscribe("orders", tags="new || paid")
-    async def handle(messages):
-        ...
-        return ConsumeResult.SUCCESS        # or RETRY_LATER; an exception is RETRY_LATER
-    await consumer.run()                     # until stopped; SIGTERM drains
-
-asyncio.run(main())
-"""
-
-
-def test_the_manuals_program_runs_as_it_stands_there(name_server: str) -> None:
-    told = "print(messages[0].body, messages[0].keys, flush=True)"
-    program = MANUAL.replace("127.0.0.1:9876", name_server).replace("...", told)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "b'hello' ('42',)\n"
-        process.terminate()
-        assert process.wait(20) == 0

@@ -2,31 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client import java_json
-from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
-from tests.client.conftest import unique
 from tests.client.feeding import Feeder
+from tests.client.pushing import Seen, Topics, consumer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.process import Connection
-
-Topics = Callable[..., str]
-
-
-class Seen:
-    def __init__(self) -> None:
-        self.messages: list[ReceivedMessage] = []
-
-    async def __call__(self, messages: list[ReceivedMessage]) -> None:
-        self.messages += messages
 
 
 @pytest.fixture
@@ -42,13 +28,6 @@ async def ask(peer: Peer, code: int, ext: dict[str, str]) -> RemotingCommand:
             return connection.ask(code, ext)
 
     return await asyncio.to_thread(asked)
-
-
-def consumer(name_server: str, topic: str, handler: object, **options: object) -> PushConsumer:
-    chosen = PushConsumerOptions(**{"from_where": ConsumeFromWhere.FIRST_OFFSET} | options)  # type: ignore[arg-type]
-    made = PushConsumer(unique("group"), name_server=name_server, options=chosen)
-    made.subscribe(topic, handler)  # type: ignore[call-overload]
-    return made
 
 
 async def test_the_broker_relays_how_a_consumer_runs(
