@@ -1,4 +1,4 @@
-"""The push consumer against a real broker: what reaches handlers, where it begins and how far it is, how much it holds."""
+"""The push consumer against a real broker: what reaches handlers, where it begins, how far it is, what it holds."""
 
 import asyncio
 import threading
