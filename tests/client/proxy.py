@@ -5,6 +5,7 @@
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from types import TracebackType
@@ -22,10 +23,13 @@ class Proxy:
 
     `flowing`: cleared, nothing moves either way. `answer_bytes`: so many bytes of answers still pass, then the
     connection is reset. `reset_requests`: so many requests are answered by a reset. `piece`: at most so many bytes at a
-    time.
+    time. With `tls` the client's side is encrypted.
     """
 
-    def __init__(self, target: str, rewrite: Rewrite | None = None) -> None:
+    def __init__(
+        self, target: str, rewrite: Rewrite | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._tls = tls
         self._target = address(target)
         self._rewrite = rewrite
         self._server: asyncio.Server | None = None
@@ -45,7 +49,7 @@ class Proxy:
 
     async def open(self) -> None:
         """Listen, after `shut` at the same port again."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port, ssl=self._tls)
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def shut(self) -> None:
@@ -133,10 +137,10 @@ class Proxy:
 class Detour:
     """A proxy before the name server and one before the broker that it names. `name_server` is for the client."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, tls: ssl.SSLContext | None = None) -> None:
         self._real = peer.address.encode()
-        self.broker = Proxy(peer.address)
-        self.naming = Proxy(peer.name_server, self._renamed)
+        self.broker = Proxy(peer.address, tls=tls)
+        self.naming = Proxy(peer.name_server, self._renamed, tls)
 
     @property
     def name_server(self) -> str:

@@ -1,6 +1,7 @@
 """A name server and brokers that answer as a test says: for refusals that a real broker gives only in rare states."""
 
 import asyncio
+import functools
 import json
 from collections.abc import Callable
 from types import TracebackType
@@ -41,6 +42,11 @@ class ScriptedBroker:
         return request.answer(code, "as scripted" if code else None, place)
 
 
+def _ask(broker: ScriptedBroker, request: RemotingCommand) -> Answer:
+    """By whatever `answer` the test has put there."""
+    return broker.answer(request)
+
+
 class Scripted:
     """`async with Scripted(names) as cluster`: `name_server`, `brokers[name]`. Each topic has 2 queues a broker."""
 
@@ -55,7 +61,7 @@ class Scripted:
     async def __aenter__(self) -> Self:
         self.name_server = await self._listen(self._route)
         for broker in self.brokers.values():
-            broker.address = await self._listen(broker.answer)
+            broker.address = await self._listen(functools.partial(_ask, broker))
         return self
 
     async def __aexit__(
