@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from firearrow._native.wire.outgoing import alike
 from firearrow.client.errors import MessageRefused
 from firearrow.client.message import Message
 from firearrow.client.names import RETRY
@@ -14,13 +15,18 @@ UNIQUE_ID_BYTES = 56
 PRIORITY_BYTES = len("_SYS_MSG_PRIORITY_") + 2 + 10
 
 
-def check_batch(messages: Sequence[Message]) -> None:
-    """MessageRefused: empty, or not alike in what a batch must be alike in."""
+def check_batch(messages: Sequence[Message], anywhere: bool = True) -> None:
+    """MessageRefused: empty, or not alike in what a batch must be alike in.
+
+    A batch that may go `anywhere` goes where its one sharding key says, if there is one.
+    """
     if not messages:
         raise MessageRefused("batch: no message")
     first = messages[0]
     if first.topic.startswith(RETRY):
         raise MessageRefused("batch: not for retry topics")
+    if alike(messages):
+        return
     for message in messages:
         if message.topic != first.topic:
             raise MessageRefused(f"batch: topics {first.topic} and {message.topic}; one is wanted")
@@ -28,6 +34,8 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise MessageRefused("batch: wait_store must be the same for all")
         if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
             raise MessageRefused("batch: not for delayed messages")
+        if anywhere and message.sharding_key != first.sharding_key:
+            raise MessageRefused("batch: one sharding_key is wanted for all, or a queue")
 
 
 def split(

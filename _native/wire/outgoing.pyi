@@ -16,5 +16,8 @@ def message_properties(message: Outgoing, ids: UniqueIds, more: dict[str, str] |
     range, or two delays.
     """
 
+def alike(messages: Iterable[Outgoing]) -> bool:
+    """Whether they may be one batch: the same topic and wait_store, and no delay."""
+
 def batch_body(messages: Iterable[Outgoing], ids: UniqueIds) -> bytes:
     """The body of a batch request: every message with its flag, body and properties. ValueError as above."""

@@ -20,6 +20,18 @@ def message_properties(message not None, UniqueIds ids not None, dict more=None)
     return out.take()
 
 
+def alike(messages not None):
+    topic = wait_store = None
+    for message in messages:
+        if topic is None:
+            topic, wait_store = message.topic, message.wait_store
+        elif message.topic != topic or message.wait_store is not wait_store:
+            return False
+        if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
+            return False
+    return True
+
+
 def batch_body(messages not None, UniqueIds ids not None):
     cdef Writer out = Writer()
     cdef Py_ssize_t start, at
