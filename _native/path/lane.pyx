@@ -30,7 +30,7 @@ cdef class Front(Conn):
             raise WireError(header_fault(status))
         if self.lane is not None and header.flag & FLAG_RESPONSE == 0:
             if self.lane.take(self, frame, &header) == TAKEN:
-                return 0
+                return 1
         self.received(command_from(frame, &header))
         return 0
 

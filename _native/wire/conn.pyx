@@ -141,6 +141,7 @@ cdef class Conn:
         cdef Py_ssize_t taken = 0
         cdef int status = 1
         cdef int frames = 0
+        cdef bint quiet
         while frames < FRAMES_A_TURN and not self.deaf and not self.choked():
             status = next_frame(at + taken, available - taken, self.frame_bytes_max, &frame)
             if status == FRAME_PARTIAL:
@@ -148,19 +149,19 @@ cdef class Conn:
             if status < 0:
                 return self.give_up(frame_fault(status), available)
             try:
-                self.take(&frame)
+                quiet = self.take(&frame)
             except WireError as fault:
                 return self.give_up(str(fault), available)
             taken += frame.size
             frames += 1
             self.received_frames += 1
-            if self.closed or self.transport.is_closing():
+            if not quiet and (self.closed or self.transport.is_closing()):
                 return available
         self.balance(status != FRAME_PARTIAL)
         return taken
 
     cdef int take(self, const Frame *frame) except -1:
-        """One whole frame. WireError closes the connection."""
+        """One whole frame; True if nothing was called that may have closed us. WireError closes the connection."""
         self.received(command_of(frame))
         return 0
 

@@ -1,5 +1,9 @@
 """Writes out the escapes of a JSON string as UTF-8 (see escape.pxd)."""
 
+from libc.string cimport memcpy
+
+from firearrow._native.wire.quoted cimport fa_quote_or_escape
+
 
 cdef int hex_value(uint8_t digit) noexcept nogil:
     if 48 <= digit <= 57:
@@ -68,11 +72,13 @@ cdef Py_ssize_t unescape(const uint8_t *at, Py_ssize_t length, uint8_t *to) noex
     cdef const uint8_t *end = at + length
     cdef uint8_t *start = to
     cdef int unit, low
+    cdef Py_ssize_t plain
     while at < end:
         if at[0] != 92:
-            to[0] = at[0]
-            to += 1
-            at += 1
+            plain = fa_quote_or_escape(at + 1, end) - at
+            memcpy(to, at, plain)
+            to += plain
+            at += plain
             continue
         if end - at < 2:
             return -1

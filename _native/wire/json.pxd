@@ -3,7 +3,7 @@
 # Every function returns 0 or a negative HEADER_* reason and leaves the cursor behind what it took.
 
 from libc.stdint cimport int32_t, uint8_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, strlen
 
 cdef enum SpanKind:
     SPAN_ABSENT = 0
@@ -29,7 +29,7 @@ cdef struct Cursor:
 
 
 cdef inline void skip_blanks(Cursor *cursor) noexcept nogil:
-    while cursor.at < cursor.end and (cursor.at[0] == 32 or cursor.at[0] == 10 or cursor.at[0] == 13 or cursor.at[0] == 9):
+    while cursor.at < cursor.end and cursor.at[0] <= 32 and (cursor.at[0] == 32 or cursor.at[0] == 10 or cursor.at[0] == 13 or cursor.at[0] == 9):
         cursor.at += 1
 
 
@@ -42,10 +42,8 @@ cdef inline bint take(Cursor *cursor, uint8_t wanted) noexcept nogil:
 
 
 cdef inline bint is_text(const Span *span, const char *text) noexcept nogil:
-    cdef int32_t n = 0
-    while text[n] != 0:
-        n += 1
-    return span.length == n and memcmp(span.at, text, n) == 0
+    cdef size_t length = strlen(text)
+    return <size_t> span.length == length and memcmp(span.at, text, length) == 0
 
 
 cdef int take_bare(Cursor *cursor, Span *span) noexcept nogil
