@@ -74,6 +74,8 @@ class Message:
     unique_id: str | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
+        if type(self.body) is bytes and type(self.keys) is tuple:
+            return
         if not isinstance(self.body, bytes):
             raise MessageRefused(
                 f"body: bytes are wanted, not {type(self.body).__name__}; a str must be encoded"
