@@ -73,6 +73,7 @@ class Producer(Facade[producer.Producer]):
     send = Verb(producer.Producer.send)
     send_oneway = Verb(producer.Producer.send_oneway)
     send_batch = Verb(producer.Producer.send_batch)
+    queues = Verb(producer.Producer.queues)
     recall = Verb(producer.Producer.recall)
     send_in_transaction = Verb(producer.Producer.send_in_transaction)
     request = Verb(producer.Producer.request)

@@ -98,9 +98,9 @@ class Preparer:
             self._compress(prepared)
         return prepared
 
-    def prepare_batch(self, messages: Sequence[Message]) -> Prepared:
-        """MessageRefused: see check_batch; or its body is too large."""
-        check_batch(messages)
+    def prepare_batch(self, messages: Sequence[Message], anywhere: bool = True) -> Prepared:
+        """`anywhere`: to no queue that was chosen. MessageRefused: see check_batch; or its body is too large."""
+        check_batch(messages, anywhere)
         first = messages[0]
         topic = self.topics.get(first.topic) or self._topic(first.topic)
         try:
@@ -109,7 +109,7 @@ class Preparer:
             raise MessageRefused(str(error)) from None
         if len(body) > self._options.message_bytes_max:
             raise MessageRefused(f"batch: {len(body)} bytes, at most {self._options.message_bytes_max}")
-        whole = Message(first.topic, body, wait_store=first.wait_store)
+        whole = Message(first.topic, body, wait_store=first.wait_store, sharding_key=first.sharding_key)
         return Prepared(topic, whole, messages, body, self._text(whole, self._more), len(body), code=BATCH)
 
     def _with_properties(self, topic: SendTopic, message: Message) -> Prepared:

@@ -27,9 +27,10 @@ from firearrow.client.queue_choice import QueueChoice
 from firearrow.client.recalls import RecallHandle, recall
 from firearrow.client.requests import Requests, reply_message
 from firearrow.client.retry_rules import lost_on_the_way, never, worth_another_broker
-from firearrow.client.selectors import Selector, by_hash
+from firearrow.client.selectors import Selector
 from firearrow.client.states import ServiceState
 from firearrow.client.submission import Submission, Ways
+from firearrow.client.targets import target
 from firearrow.client.trace import Side, trace_dispatcher
 from firearrow.client.transaction_checks import CheckBacks, Checker
 from firearrow.client.transactions import Local, Transaction, TransactionResult, Transactions
@@ -194,7 +195,7 @@ class Producer:
             if future is not None:
                 return await future
         prepared = self._preparer.prepare(message)
-        chosen, selector = self._target(message, queue, selector)
+        chosen, selector = target(message, queue, selector, self._namespace)
         left_s = await self._pressure.room(prepared.size, self._time(timeout_s))
         tries = 1 if chosen is not None or selector is not None else 1 + self.options.retries
         submission = Submission(ways, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector)
@@ -223,7 +224,7 @@ class Producer:
             if future is not None:
                 return future
         prepared = self._preparer.prepare(message)
-        chosen, selector = self._target(message, queue, selector)
+        chosen, selector = target(message, queue, selector, self._namespace)
         self._pressure.claim(prepared.size)
         return self._go(self._asynchronous(ways, prepared, left_s, chosen, selector), prepared.size)
 
@@ -233,7 +234,7 @@ class Producer:
         """Let it leave and expect no answer. Only what goes wrong on our side is raised; a full socket is awaited."""
         ways = self._running()
         prepared = self._preparer.prepare(message)
-        chosen, selector = self._target(message, queue, selector)
+        chosen, selector = target(message, queue, selector, self._namespace)
         left_s = await self._pressure.room(prepared.size, self.options.send_timeout_s)
         try:
             await Submission(ways, prepared, "oneway", left_s, 1, never, chosen, selector).send_oneway()
@@ -247,14 +248,25 @@ class Producer:
         timeout_s: float | None = None,
         queue: MessageQueue | None = None,
     ) -> SendResult:
-        """Messages of one topic as one request, stored together in one queue. One result for all. As `send`."""
+        """Messages of one topic as one request, stored together in one queue. One result for all. As `send`.
+
+        A sharding key, the same for all, chooses the queue.
+        """
         ways = self._running()
-        prepared = self._preparer.prepare_batch(messages)
-        chosen, _ = self._target(prepared.message, queue, None)
+        prepared = self._preparer.prepare_batch(messages, queue is None)
+        chosen, selector = target(prepared.message, queue, None, self._namespace)
         left_s = await self._pressure.room(prepared.size, self._time(timeout_s))
-        tries = 1 if chosen is not None else 1 + self.options.retries
-        submission = Submission(ways, prepared, "sync", left_s, tries, self._retry_codes, chosen)
+        tries = 1 if chosen is not None or selector is not None else 1 + self.options.retries
+        submission = Submission(ways, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector)
         return await self._go(submission, prepared.size)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Those that can be written to, for `send(message, queue=...)`. NoRoute."""
+        ways, options = self._running(), self.options
+        info = await ways.instance.routes.publish_info(
+            self._namespace.wrap(topic), options.template_topic, options.default_queues
+        )
+        return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in info.queues]
 
     async def recall(self, topic: str, handle: str) -> str:
         """Call back a timer message that is not due yet, by its `recall_handle`; its message id. BrokerError."""
@@ -333,25 +345,8 @@ class Producer:
         assert self._transactions is not None
         return self._transactions
 
-    def _target(
-        self, message: Message, queue: MessageQueue | None, selector: Selector | None
-    ) -> tuple[MessageQueue | None, Selector | None]:
-        """Where it must go: a queue, by its name at the brokers, or who chooses one; or anywhere."""
-        if queue is not None:
-            if queue.topic != message.topic:
-                raise MessageRefused(f"queue of topic {queue.topic}, message of topic {message.topic}")
-            return self._wrapped(queue), None
-        if selector is None and message.sharding_key is not None:
-            return None, by_hash(message.sharding_key)
-        return None, selector
-
     def _time(self, timeout_s: float | None) -> float:
         return self.options.send_timeout_s if timeout_s is None else timeout_s
-
-    def _wrapped(self, queue: MessageQueue | None) -> MessageQueue | None:
-        if queue is None or not self._namespace.name:
-            return queue
-        return MessageQueue(self._namespace.wrap(queue.topic), queue.broker_name, queue.queue_id)
 
     def _asynchronous(
         self,
@@ -386,7 +381,7 @@ class Producer:
         if ways is None:
             raise NotRunning(f"the producer is {self.state.value}")
         prepared = self._preparer.prepare_batch(messages)
-        chosen, _ = self._target(prepared.message, queue, None)
+        chosen, _ = target(prepared.message, queue, None, self._namespace)
         submission = self._asynchronous(ways, prepared, self.options.send_timeout_s, chosen, None)
         submission.go()
         return submission.future

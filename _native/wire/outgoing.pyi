@@ -17,7 +17,7 @@ def message_properties(message: Outgoing, ids: UniqueIds, more: dict[str, str] |
     """
 
 def alike(messages: Iterable[Outgoing]) -> bool:
-    """Whether they may be one batch: the same topic and wait_store, and no delay."""
+    """Whether they may be one batch without a closer look: the same topic and wait_store, no delay, no sharding key."""
 
 def batch_body(messages: Iterable[Outgoing], ids: UniqueIds) -> bytes:
     """The body of a batch request: every message with its flag, body and properties. ValueError as above."""

@@ -29,6 +29,8 @@ def alike(messages not None):
             return False
         if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
             return False
+        if message.sharding_key is not None:
+            return False
     return True
 
 

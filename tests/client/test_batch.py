@@ -67,6 +67,8 @@ def test_what_is_too_large_alone_is_left_to_the_limit_of_messages() -> None:
         ([Message("%RETRY%g", b"")], "retry"),
         ([Message("t", b""), Message("t", b"", wait_store=False)], "wait_store"),
         ([Message("t", b"", delay_level=1)], "delayed"),
+        ([Message("t", b"", sharding_key="a"), Message("t", b"", sharding_key="b")], "sharding_key"),
+        ([Message("t", b""), Message("t", b"", sharding_key="b")], "sharding_key"),
         ([Message("t", b""), Message("t", b"", delay_s=0)], "delayed"),
         ([Message("t", b""), Message("t", b"", deliver_at_ms=0)], "delayed"),
     ],
@@ -78,6 +80,8 @@ def test_what_may_not_travel_together(messages: list[Message], said: str) -> Non
 
 def test_what_may() -> None:
     check_batch([Message("t", b"")])
+    check_batch([Message("t", b"", sharding_key="a"), Message("t", b"", sharding_key="a")])
+    check_batch([Message("t", b"", sharding_key="a"), Message("t", b"", sharding_key="b")], anywhere=False)
     check_batch([Message("t", b"", tags="a"), Message("t", b"x", keys=["k"], properties={"a": "b"})])
 
 

@@ -144,7 +144,9 @@ async def test_queues_are_chosen(name_server: str, topics: Topics) -> None:
         ).queue.queue_id == 2
         by_key = {(await sender.send(Message(topic, b"3", sharding_key="order-7"))).queue for _ in range(5)}
         by_key.add((await sender.send(Message(topic, b"4"), selector=by_hash("order-7"))).queue)
+        by_key.add((await sender.send_batch([Message(topic, b"b", sharding_key="order-7")] * 2)).queue)
         assert len(by_key) == 1
+        assert await sender.queues(topic) == [MessageQueue(topic, queue.broker_name, n) for n in range(4)]
         assert (await sender.send(Message(topic, b"5"), selector=by_random)).queue.topic == topic
         with pytest.raises(MessageRefused):
             await sender.send(Message(topic, b"6"), queue=MessageQueue("another", queue.broker_name, 0))
