@@ -6,6 +6,7 @@ Made by the first that wants it, closed by the last that leaves. One instance li
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -33,13 +34,13 @@ _instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, "Instance"]] 
 
 
 class Instance:
-    """`options` are those of who came first. `serve` names who answers a request code that brokers send us."""
+    """`serve` names who answers a request code that brokers send us."""
 
     @classmethod
     async def of(
         cls, options: ClientOptions, *, broadcasting: bool = False, stream: bool = False
     ) -> "Instance":
-        """The instance of this client id in the running loop; each call is paired with one of `leave`."""
+        """The instance of this client id in the running loop; each call is paired with one of `leave`. ConfigError."""
         loop = asyncio.get_running_loop()
         client_id = identity.client_id(options, broadcasting=broadcasting, stream=stream)
         here = _instances.setdefault(loop, {})
@@ -47,6 +48,10 @@ class Instance:
         if instance is None:
             instance = here[client_id] = cls(loop, options, client_id)
             instance._start()
+        elif replace(options, generated_name="") != replace(instance.options, generated_name=""):
+            raise ConfigError(
+                f"client id {client_id} is taken here by other ClientOptions: give one of them an instance_name"
+            )
         instance._users += 1
         return instance
 

@@ -42,6 +42,16 @@ async def test_equal_options_share_an_instance_and_the_last_to_leave_closes_it(n
     assert (await Instance.of(options)) is not first
 
 
+async def test_one_client_id_has_one_set_of_options(name_server: str) -> None:
+    first = await Instance.of(ClientOptions(name_server=name_server, instance_name="i"))
+    again = await Instance.of(ClientOptions(name_server=name_server, instance_name="i"))
+    assert again is first
+    with pytest.raises(ConfigError, match="instance_name"):
+        await Instance.of(ClientOptions(name_server="127.0.0.1:1", instance_name="i"))
+    await first.leave()
+    await again.leave()
+
+
 async def test_a_route_names_queues_and_brokers(name_server: str, topics: Callable[..., str]) -> None:
     topic = topics(queues=3)
     instance = await Instance.of(ClientOptions(name_server=name_server))
