@@ -60,6 +60,8 @@ cdef class Lane:
 
     def lay(self, info not None, targets not None):
         """From now on these queues are sent to, as long as `info` holds: (queue id, broker name, queue, channel) each."""
+        if not targets:
+            raise ValueError("a lane leads to at least one queue")
         self.queue_ids = [queue_id for queue_id, _, _, _ in targets]
         self.broker_names = [broker_name for _, broker_name, _, _ in targets]
         self.queues = [queue for _, _, queue, _ in targets]
@@ -80,7 +82,7 @@ cdef class Lane:
         cdef Send send
         cdef timespec now
         cdef Writer properties
-        if self.infos.get(self.topic) is not self.info or not self.ordinary(message, body):
+        if self.info is None or self.infos.get(self.topic) is not self.info or not self.ordinary(message, body):
             return None
         self.turn += 1
         at = self.turn % <uint32_t> len(self.queues)
