@@ -10,6 +10,7 @@ from firearrow._native.store.record import Record
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin import Admin
+from firearrow.client.batch import split
 from firearrow.client.errors import (
     ClientError,
     NoNameServer,
@@ -363,3 +364,17 @@ async def test_the_priority_chooses_the_queue(peer: Peer, topics: Topics) -> Non
         for priority, queue_id in ((0, 0), (2, 2), (3, 3), (9, 3)):
             for way in (sender.send, sender.submit):
                 assert (await way(Message(topic, b"x", priority=priority))).queue.queue_id == queue_id
+
+
+async def test_a_long_list_leaves_in_as_many_batches_as_it_takes(peer: Peer, topics: Topics) -> None:
+    topic = topics(queues=1)
+    messages = [Message(topic, b"%05d" % number * 20, tags="t", keys=["k"]) for number in range(3000)]
+    options = ProducerOptions(message_bytes_max=1 << 16)
+    async with Producer(unique("producer"), name_server=peer.name_server, options=options) as sender:
+        batches = list(split(messages, 1 << 16))
+        results = [await sender.send_batch(batch) for batch in batches]
+    assert 5 < len(batches) < 15
+    ids = [message_id for result in results for message_id in result.message_id.split(",")]
+    found = await stored(peer, topic, 3000)
+    assert [record.body for record in found] == [message.body for message in messages]
+    assert [record.properties["UNIQ_KEY"] for record in found] == ids
