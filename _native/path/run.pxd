@@ -1,7 +1,7 @@
 # Run: answers of one turn that wait for its write, and the queues that got messages. As many as came one after another
 # without one of the complete handlers' between them: so all answers of a connection keep their order.
 #
-# Ownership: a parcel owns its connection until the run goes; answers are whole frames, copied to the connections' `out`.
+# Ownership: a parcel owns its connection until its answers went; answers are whole frames, copied to the connections' `out`.
 # `close` is called by the turn, once, before its write or when another answer is parked behind. Thread: the loop's.
 
 from libc.stdint cimport int64_t
@@ -31,3 +31,4 @@ cdef class Run:
     cdef int finish(self) except -1
     cdef int deliver(self, int which) except -1
     cdef int settle(self) except -1
+    cdef void drop(self) noexcept

@@ -1,5 +1,6 @@
 """Run: answers that wait for their turn's write (see run.pxd)."""
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF
 
@@ -20,10 +21,15 @@ cdef class Run:
         self.places = []
 
     def __dealloc__(self):
-        cdef Py_ssize_t n
-        for n in range(self.count):
-            Py_DECREF(<object> self.parcels[n].front)
+        self.drop()
         PyMem_Free(self.parcels)
+
+    cdef void drop(self) noexcept:
+        """Nothing of it is left to go: let go of connections and answers."""
+        while self.count > 0:
+            self.count -= 1
+            Py_DECREF(<object> self.parcels[self.count].front)
+        self.answers = None
 
     # ---- what a sender does ----
 
@@ -81,19 +87,23 @@ cdef class Run:
 
     def let_go(self):
         self.deliver(ALL)
+        self.drop()
 
     def let_go_early(self):
         self.deliver(EARLY)
 
     def let_go_late(self):
         self.deliver(LATE)
+        self.drop()
 
     def refuse(self, str remark not None):
         """Nothing was stored."""
         self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), ALL)
+        self.drop()
 
     def refuse_late(self, str remark not None):
         self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), LATE)
+        self.drop()
 
     def expire(self):
         """The disk takes too long: those that wait learn it; their messages stay."""
@@ -121,7 +131,7 @@ cdef class Run:
         """Send what `other` makes of each answer."""
         cdef Py_ssize_t n, at, end, size
         cdef Parcel *parcel
-        cdef bytes whole = self.answers.take()
+        cdef bytes whole = b"" if self.count == 0 else PyBytes_FromStringAndSize(<const char *> self.answers.data, self.answers.size)
         for n in range(self.count):
             parcel = &self.parcels[n]
             at, end = parcel.at, parcel.at + parcel.length

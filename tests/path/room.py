@@ -1,7 +1,7 @@
 """A store, a turn and a lane in this process, with connections that only remember what they are given."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from firearrow._native.path.fast import FastLane
 from firearrow._native.path.gate import Gate
@@ -55,7 +55,7 @@ class Line(Front):
     """One connection; `slow` is what the lane did not take, parked with its answer as a handler would."""
 
     def __init__(self, room: "Room") -> None:
-        super().__init__(room.loop, high_water=1 << 20)  # type: ignore[arg-type]
+        super().__init__(room.loop, high_water=1 << 20)
         self.room = room
         self.slow: list[RemotingCommand] = []
         self.wire = Transport()
@@ -92,7 +92,8 @@ class Line(Front):
 
 class Room:
     def __init__(self, folder: Path, *, sync_flush: bool = False) -> None:
-        self.loop, self.clock = Loop(), ManualClock()
+        self.loop = cast(Any, Loop())
+        self.clock = ManualClock()
         self.store = open_store(folder, segment_bytes=1 << 20, sync_flush=sync_flush)
         self.stats = Stats("c", self.clock.now_ms())
         self.news: list[set[Queue]] = []
@@ -100,7 +101,7 @@ class Room:
         self.turn = Turn(
             self.loop, self.store, self.clock, sync_flush=sync_flush, sync_timeout_ms=1000, news=self.news.append,
             sync_soon=self._sync_soon, full=str, journal=Journal(folder / "journal", self.store.run, 0),
-        )  # type: ignore[arg-type]  # fmt: skip
+        )  # fmt: skip
         self.gate = Gate()
         self.gate.put("T", queues=2, sendable=True)
         self.sender = Sender(self.gate, self.store, self.turn, self.stats, self.clock, HOST)

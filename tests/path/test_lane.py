@@ -1,6 +1,7 @@
 """The lane takes what is plain and leaves the rest; its answers share the fate of their turn, in order."""
 
 import errno
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,6 +160,16 @@ def test_a_connection_that_went_gets_no_answer(room: Room) -> None:
     room.loop.turn()
     assert not line.wire.writes
     assert other.answers() == [(2, 0)]
+
+
+def test_nothing_of_a_turn_stays_behind_its_answers(room: Room) -> None:
+    """A connection that went is not kept by the last turn."""
+    line = Line(room)
+    gone = weakref.ref(line)
+    line.feed(plain(1))
+    room.loop.turn()
+    del line
+    assert gone() is None
 
 
 def test_sends_wait_for_the_time_from_which_they_are_taken(room: Room) -> None:

@@ -1,0 +1,146 @@
+"""What a plain send, a batch and a pull cost in the fast lane, without a socket: `pytest bench --benchmark-enable`."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench.load import TOPIC, pull_frame, send_frame
+from firearrow._native.path.fast import FastLane
+from firearrow._native.path.gate import Gate
+from firearrow._native.path.lane import Front
+from firearrow._native.path.pull import Puller
+from firearrow._native.path.run import Run
+from firearrow._native.path.send import Sender
+from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+
+HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
+FRAMES = 64
+ITEMS = 32
+
+
+class Loop:
+    def call_soon(self, callback: object, *args: object) -> None: ...
+    def time(self) -> float:
+        return 0.0
+
+
+class Wire:
+    """A transport that counts."""
+
+    sent = 0
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes) -> None:
+        self.sent += len(data)
+
+
+class Line(Front):
+    def __init__(self, lane: FastLane) -> None:
+        super().__init__(Loop())  # type: ignore[arg-type]
+        self.wire, self.lane, self.host = Wire(), lane, HOST
+        self.connection_made(self.wire)  # type: ignore[arg-type]
+
+    def received(self, command: RemotingCommand) -> None:
+        raise AssertionError(f"the lane left {command}")
+
+    def feed(self, data: bytes) -> None:
+        room = self.get_buffer(-1)
+        room[: len(data)] = data
+        room.release()
+        self.buffer_updated(len(data))
+
+
+class Broker:
+    """Store, gate and lane; its turn is `end`. It is clock, offsets and statistics, too, and does nothing there."""
+
+    resets: dict[tuple[str, str, int], int] = {}  # noqa: RUF012
+
+    def __init__(self, folder: Path) -> None:
+        self.store = MessageStore.open(
+            folder, segment_bytes=1 << 28, index_slots=1 << 20, index_entries=1 << 24
+        )
+        self.runs: list[Run] = []
+        gate = Gate()
+        gate.put(TOPIC, queues=4, sendable=True)
+        sender = Sender(gate, self.store, self, self, self, HOST)
+        puller = Puller(self.store, lambda *_: (4, (), 0, 0), self, self)
+        self.line = Line(FastLane(sender, puller))
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+    monotonic_ms = now_ms
+
+    def put(self, topic: str, messages: int, size: int, requests: int = 1) -> None: ...
+    def got(self, group: str, topic: str, messages: int, size: int) -> None: ...
+    def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None: ...
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None: ...
+
+    def join(self, run: Run) -> None:
+        self.runs.append(run)
+
+    def say(self, data: bytes) -> None:
+        """One turn."""
+        self.line.feed(data)
+        for run in self.runs:
+            run.close()
+        self.store.write()
+        for run in self.runs:
+            run.let_go()
+        self.runs.clear()
+        self.line.flush()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    made = Broker(tmp_path)
+    yield made
+    made.store.abandon()
+
+
+def batch_frame(body: bytes, opaque: int) -> bytes:
+    own = b"UNIQ_KEY\x01%032X\x02" % opaque
+    item = struct.pack(">iiiii", 22 + len(body) + len(own), 0, 0, 0, len(body)) + body
+    item += struct.pack(">h", len(own)) + own
+    ext = dict(
+        zip(
+            "abcdefghijkm",
+            ("P", TOPIC, "TBW102", "4", "0", "0", "1", "0", "", "0", "false", "true"),
+            strict=True,
+        )
+    )
+    return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, item * ITEMS, opaque=opaque).encode()
+
+
+@pytest.mark.parametrize("body_bytes", [128, 1024])
+def test_sends(benchmark: BenchmarkFixture, broker: Broker, body_bytes: int) -> None:
+    """A turn of 64 messages on one connection."""
+    data = b"".join(send_frame(n % 4, bytes(body_bytes), n) for n in range(FRAMES))
+    benchmark(broker.say, data)
+    assert broker.line.wire.sent > 0
+    assert sum(broker.store.max_offset(TOPIC, queue) for queue in range(4)) % FRAMES == 0
+
+
+def test_batches(benchmark: BenchmarkFixture, broker: Broker) -> None:
+    """Two requests of 32 messages."""
+    data = b"".join(batch_frame(bytes(128), n) for n in range(2))
+    benchmark(broker.say, data)
+    assert broker.store.max_offset(TOPIC, 0) % (2 * ITEMS) == 0
+
+
+def test_pulls(benchmark: BenchmarkFixture, broker: Broker) -> None:
+    """32 messages of 1 KiB."""
+    broker.say(b"".join(send_frame(0, bytes(1024), n) for n in range(FRAMES)))
+    before = broker.line.wire.sent
+    benchmark(broker.say, pull_frame(0, 0, 1))
+    assert broker.line.wire.sent - before > 32 * 1024

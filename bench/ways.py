@@ -1,0 +1,82 @@
+"""The fast lane beside the complete way in one run: `python -m bench.ways`. Ratios are the result.
+
+Both brokers are up at once on CPU 0, the load runs on CPU 1, in rounds of random order. The load is a Python program
+and soon the limit: what tells is the server's CPU time for each request.
+"""
+
+import argparse
+import os
+import random
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import load, servers
+from bench.compare import LOAD_CPU
+
+WAYS = {"fast": "fastPath=true", "complete": "fastPath=false"}
+QUEUE_MESSAGES = 8_000
+
+
+def workloads(requests: int) -> dict[str, Callable[[servers.Server], float]]:
+    """Row → messages a second on one server."""
+
+    def sends(body_bytes: int, connections: int, depth: int) -> Callable[[servers.Server], float]:
+        return lambda server: load.send(
+            server.address, messages=requests, body_bytes=body_bytes, connections=connections, depth=depth
+        )
+
+    return {
+        "send 64 x 1, 128 B": sends(128, 64, 1),
+        "send 8 x 32, 128 B": sends(128, 8, 32),
+        "send 8 x 32, 1 KiB": sends(1024, 8, 32),
+        "pull 32 x 1 KiB, 8 x 1": lambda server: load.pull(
+            server.address, requests=requests, queue_messages=QUEUE_MESSAGES // 4, connections=8
+        ),
+    }
+
+
+def costs(peers: list[servers.Server], requests: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Row → server → microseconds of its CPU for each request, one a round."""
+    for peer in peers:
+        load.create_topic(peer.address)
+        load.send(peer.address, messages=QUEUE_MESSAGES, body_bytes=1024, connections=4, depth=32)
+    rows = workloads(requests)
+    found: dict[str, dict[str, list[float]]] = {row: {peer.name: [] for peer in peers} for row in rows}
+    for number in range(rounds):
+        plan = [(row, peer) for row in rows for peer in peers]
+        random.Random(number).shuffle(plan)
+        for row, peer in plan:
+            before = peer.cpu_s()
+            rows[row](peer)
+            found[row][peer.name].append((peer.cpu_s() - before) / requests * 1e6)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    os.sched_setaffinity(0, {LOAD_CPU})
+    peers: list[servers.Server] = []
+    with tempfile.TemporaryDirectory(prefix="firearrow-ways-") as root:
+        try:
+            for name, setting in WAYS.items():
+                folder = Path(root) / name
+                folder.mkdir()
+                peers.append(servers.firearrow(folder, setting))
+                peers[-1].name = name
+            for row, of in costs(peers, arguments.requests, arguments.rounds).items():
+                fast, complete = (statistics.median(of[name]) for name in WAYS)
+                print(
+                    f"{row:24} fast {fast:6.2f} us, complete {complete:6.2f} us, ratio {complete / fast:5.1f}"
+                )
+        finally:
+            for peer in peers:
+                peer.stop()
+
+
+if __name__ == "__main__":
+    main()
