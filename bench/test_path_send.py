@@ -72,7 +72,7 @@ class Broker:
         self.runs: list[Run] = []
         gate = Gate()
         gate.put(TOPIC, queues=4, sendable=True)
-        sender = Sender(gate, self.store, self, self, self, HOST)
+        sender = Sender(gate, self.store, self, self, self, str, HOST)
         puller = Puller(self.store, lambda *_: (4, (), 0, 0), self, self)
         self.line = Line(FastLane(sender, puller))
 

@@ -11,6 +11,7 @@ from firearrow._native.path.lane import Lane
 from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
 from firearrow.broker.handlers.pull import PullHandler
+from firearrow.broker.messageids import UniqueIds
 from firearrow.broker.messages import Property, properties_text
 from firearrow.broker.options import Options
 from firearrow.broker.parts import Parts
@@ -24,11 +25,15 @@ class Gates:
     def __init__(self, parts: Parts, store_host: bytes, pulls: PullHandler) -> None:
         self._topics = parts.state.topics
         self._gate = Gate()
-        self._may_order = True
-        self._sender = Sender(self._gate, parts.store, parts.turn, parts.stats, parts.clock, store_host)
+        self._may_order = bool(parts.config.options.broker_permission & names.PERM_WRITE)
+        ids = UniqueIds(store_host[:-4])
+        self._sender = Sender(
+            self._gate, parts.store, parts.turn, parts.stats, parts.clock, ids.next, store_host
+        )
         self._puller = Puller(parts.store, pulls.plain, parts.state.offsets, parts.stats)
         self.lane: Lane = FastLane(self._sender, self._puller)
         self.sends: Lane = FastLane(self._sender, None)
+        self.changed(self._topics)
         parts.config.listen(self._configure)
 
     def readers_changed(self) -> None:
@@ -60,5 +65,8 @@ class Gates:
         marks = {Property.REGION: options.region_id, Property.TRACE_ON: str(options.trace_on).lower()}
         added = properties_text(marks | {Property.CLUSTER: options.cluster_name})
         self._sender.configure(added, marks, options.accept_sends_from_ms)
-        self._may_order = bool(options.broker_permission & names.PERM_WRITE)
-        self.changed(self._topics)
+        self._puller.forget()
+        may_order = bool(options.broker_permission & names.PERM_WRITE)
+        if may_order != self._may_order:
+            self._may_order = may_order
+            self.changed(self._topics)

@@ -1,5 +1,5 @@
 # The properties of a message that is sent, unescaped and completed in place, as `handlers/send` completes them: what the
-# client gave in its order, then MSG_REGION, TRACE_ON and CLUSTER. Whatever asks for more than being stored (a delay, a
+# client gave in its order, a unique key if it gave none, then MSG_REGION, TRACE_ON and CLUSTER. Whatever asks for more than being stored (a delay, a
 # timer, a transaction, a priority, light queues) is not mine, nor are texts that are not in their plain form: pieces
 # without a name or value, a name that comes twice, broken UTF-8.
 
@@ -11,11 +11,14 @@ from firearrow._native.wire.json cimport Span
 cdef enum:
     GIVEN_MAX = 65536             # bytes of properties as they stand in the header
     ADDED_MAX = 4096              # bytes of what the broker adds
-    ROOM_BYTES = GIVEN_MAX + ADDED_MAX + 1
+    ID_BYTES_MAX = 128            # of a unique key that the broker gives
+    ROOM_BYTES = GIVEN_MAX + 1 + ID_BYTES_MAX + 16 + ADDED_MAX
 
 cdef struct Completed:
     Text text                     # in `room`
     Text unique_key               # in `room`; length 0 where absent
     bint waits                    # for the disk (the property WAIT)
 
-cdef bint complete(const Span *given, bytes added, uint8_t *room, Completed *done)
+cdef bint take_given(const Span *given, uint8_t *room, Completed *done)
+cdef bint give_key(bytes key, uint8_t *room, Completed *done)
+cdef bint add(bytes added, uint8_t *room, Completed *done)

@@ -26,13 +26,13 @@ cdef const char **SPECIAL = [
 cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 10, 8, 7]
 
 
-cdef bint complete(const Span *given, bytes added, uint8_t *room, Completed *done):
-    """False: not mine. Does not raise."""
-    cdef Py_ssize_t length = 0, more = len(added)
+cdef bint take_given(const Span *given, uint8_t *room, Completed *done):
+    """What the client gave. False: not mine. Does not raise, as those below."""
+    cdef Py_ssize_t length = 0
     done.waits = True
     done.unique_key.length = 0
     if given.kind != SPAN_ABSENT:
-        if given.length > GIVEN_MAX or more > ADDED_MAX:
+        if given.length > GIVEN_MAX:
             return False
         if given.kind == SPAN_ESCAPED:
             length = unescape(given.at, given.length, room)
@@ -44,9 +44,31 @@ cdef bint complete(const Span *given, bytes added, uint8_t *room, Completed *don
         if length > 0 and room[length - 1] != 2:
             room[length] = 2
             length += 1
-    memcpy(room + length, PyBytes_AS_STRING(added), more)
     done.text.at = room
-    done.text.length = length + more
+    done.text.length = length
+    return True
+
+
+cdef bint give_key(bytes key, uint8_t *room, Completed *done):
+    """Behind what the client gave, which has no unique key."""
+    cdef uint8_t *to = room + done.text.length
+    cdef Py_ssize_t length = len(key)
+    if length > ID_BYTES_MAX:
+        return False
+    memcpy(to, b"UNIQ_KEY\x01", 9)
+    memcpy(to + 9, PyBytes_AS_STRING(key), length)
+    to[9 + length] = 2
+    done.unique_key.at, done.unique_key.length = to + 9, length
+    done.text.length += length + 10
+    return True
+
+
+cdef bint add(bytes added, uint8_t *room, Completed *done):
+    """What every message gets; the last one."""
+    if len(added) > ADDED_MAX:
+        return False
+    memcpy(room + done.text.length, PyBytes_AS_STRING(added), len(added))
+    done.text.length += len(added)
     return True
 
 

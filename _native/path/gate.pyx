@@ -16,6 +16,7 @@ cdef extern from *:
 
 cdef enum:
     SLOTS_MIN = 64
+    QUEUES_MAX = 65536            # the store takes no greater number than the one below
 
 
 cdef class Place:
@@ -29,7 +30,7 @@ cdef class Topic:
     def __cinit__(self, str text not None, int32_t queues, bint sendable, bint multi_tags):
         self.name = text.encode()
         self.text = text
-        self.queues = queues
+        self.queues = min(queues, <int32_t> QUEUES_MAX)
         self.sendable = sendable
         self.multi_tags = multi_tags
         self.places = []

@@ -21,6 +21,7 @@ cdef class Sender:
     cdef Gate gate
     cdef MessageStore store
     cdef object turn, stats, clock
+    cdef object next_id                   # now in ms → a unique key
     cdef bytes host                       # our address as records hold it
     cdef bytes added                      # properties that the broker adds
     cdef int64_t from_ms                  # no sends are taken before
@@ -30,8 +31,9 @@ cdef class Sender:
     cdef uint8_t *room
 
     cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1
-    cdef int put(self, Front front, const Frame *frame, const Header *header, Place place, Message *message, const Completed *done) except -1
-    cdef int put_batch(self, Front front, const Frame *frame, const Header *header, Place place, Message *message, const Completed *done) except -1
+    cdef bint complete(self, Completed *done) except -1
+    cdef int put(self, Front front, const Frame *frame, const Header *header, Topic topic, Message *message, Completed *done) except -1
+    cdef int put_batch(self, Front front, const Frame *frame, const Header *header, Topic topic, Message *message, const Completed *done) except -1
     cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t *places) except? -1
     cdef int answer(self, Front front, const Frame *frame, const Header *header, const Completed *done, Place place, int64_t queue_offset, const int64_t *places, int count) except -1
     cdef Run open_run(self)

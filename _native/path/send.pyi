@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Protocol
 
 from firearrow._native.path.gate import Gate
@@ -19,9 +20,16 @@ class Sender:
     """Plain sends without a Python object for each."""
 
     def __init__(
-        self, gate: Gate, store: MessageStore, turn: Turn, stats: Stats, clock: Clock, host: bytes
+        self,
+        gate: Gate,
+        store: MessageStore,
+        turn: Turn,
+        stats: Stats,
+        clock: Clock,
+        next_id: Callable[[int], str],
+        host: bytes,
     ) -> None:
-        """`host`: our address as records hold it."""
+        """`next_id(now_ms)`: a unique key for a message without one; `host`: our address as records hold it."""
     def configure(self, added: bytes, marks: dict[str, str], from_ms: int) -> None:
         """`added`: properties that every message gets; `marks`: fields that every answer begins with; `from_ms`: no
         send is taken before."""

@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 
 from firearrow._native.path.batch cimport ITEMS_MAX, item_at, items_bytes
-from firearrow._native.path.completion cimport ROOM_BYTES, complete
+from firearrow._native.path.completion cimport ROOM_BYTES, add, give_key, take_given
 from firearrow._native.path.fields cimport send_fields
 from firearrow._native.path.lane cimport NOT_MINE, TAKEN
 from firearrow._native.store.layout cimport (
@@ -25,12 +25,13 @@ cdef inline Text text_of(bytes data):
 
 
 cdef class Sender:
-    def __cinit__(self, Gate gate not None, MessageStore store not None, turn, stats, clock, bytes host not None):
+    def __cinit__(self, Gate gate not None, MessageStore store not None, turn, stats, clock, next_id, bytes host not None):
         self.gate = gate
         self.store = store
         self.turn = turn
         self.stats = stats
         self.clock = clock
+        self.next_id = next_id
         self.host = host
         self.room = <uint8_t *> PyMem_Malloc(ROOM_BYTES)
         if self.room is NULL:
@@ -52,7 +53,6 @@ cdef class Sender:
         cdef Message message
         cdef Completed done
         cdef Topic topic
-        cdef Place place
         cdef Run run
         if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes or not send_fields(header, long_names, &fields):
             return NOT_MINE
@@ -61,16 +61,15 @@ cdef class Sender:
             return NOT_MINE
         if self.store.broken or self.store.closed or len(front.host) == 0:
             return NOT_MINE
-        if not complete(&fields.properties, b"" if fields.batch else self.added, self.room, &done):
+        if not take_given(&fields.properties, self.room, &done):
             return NOT_MINE
         run = self.open_run()
         if run.now_ms < self.from_ms:
             return NOT_MINE
-        place = topic.place(self.store, <int32_t> fields.queue_id)
         self.fill(&message, front, topic, &fields, run.now_ms)
         if fields.batch:
-            return self.put_batch(front, frame, header, place, &message, &done)
-        return self.put(front, frame, header, place, &message, &done)
+            return self.put_batch(front, frame, header, topic, &message, &done)
+        return self.put(front, frame, header, topic, &message, &done)
 
     cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1:
         """All but body, properties and flag of a batch's items."""
@@ -87,15 +86,17 @@ cdef class Sender:
         message.prepared_offset = 0
         return 0
 
-    cdef int put(self, Front front, const Frame *frame, const Header *header, Place place, Message *message, const Completed *done) except -1:
+    cdef int put(self, Front front, const Frame *frame, const Header *header, Topic topic, Message *message, Completed *done) except -1:
         cdef int64_t size, end
-        if done.unique_key.length == 0 or done.text.length > PROPERTIES_BYTES_MAX:
+        cdef Place place
+        if not self.complete(done) or done.text.length > PROPERTIES_BYTES_MAX:
             return NOT_MINE
         message.body = Text(at=frame.body, length=frame.body_bytes)
         message.properties = done.text
         size = record_bytes(message)
         if not self.fits(size):
             return NOT_MINE
+        place = topic.place(self.store, message.queue_id)
         try:
             end = self.store.stage(message, place.queue, None)
         except PutRefused:
@@ -104,13 +105,22 @@ cdef class Sender:
         self.answer(front, frame, header, done, place, message.queue_offset, &message.physical_offset, 1)
         return TAKEN
 
-    cdef int put_batch(self, Front front, const Frame *frame, const Header *header, Place place, Message *message, const Completed *done) except -1:
+    cdef bint complete(self, Completed *done) except -1:
+        """A unique key if the client gave none, and what every message gets."""
+        if done.unique_key.length == 0 and not give_key(self.next_id(self.run.now_ms).encode(), self.room, done):
+            return False
+        return add(self.added, self.room, done)
+
+    cdef int put_batch(self, Front front, const Frame *frame, const Header *header, Topic topic, Message *message, const Completed *done) except -1:
         cdef int64_t places[ITEMS_MAX]
         cdef int count = 0
-        cdef int64_t end, first = place.queue.next_entry
+        cdef Place place
+        cdef int64_t end, first
         cdef int64_t total = items_bytes(frame.body, frame.body_bytes, message, &count)
         if total < 0 or self.store.dispatch.lmq or not self.fits(total):
             return NOT_MINE
+        place = topic.place(self.store, message.queue_id)
+        first = place.queue.next_entry
         end = self.stage_items(frame, place, message, places)
         if end < 0:
             return NOT_MINE

@@ -104,7 +104,7 @@ class Room:
         )  # fmt: skip
         self.gate = Gate()
         self.gate.put("T", queues=2, sendable=True)
-        self.sender = Sender(self.gate, self.store, self.turn, self.stats, self.clock, HOST)
+        self.sender = Sender(self.gate, self.store, self.turn, self.stats, self.clock, lambda _: "made", HOST)
         self.sender.configure(b"CLUSTER\x01c\x02", {"MSG_REGION": "r"}, 0)
         self.lane = FastLane(self.sender, None)
 
@@ -134,6 +134,12 @@ def plain(
     ext["i"] = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items())
     command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, ext, b"body", oneway=oneway)
     command.opaque = opaque
+    return command.encode()
+
+
+def keyless(opaque: int) -> bytes:
+    command = RemotingCommand.decode(plain(opaque))
+    command.ext["i"] = "K\x01v\x02"
     return command.encode()
 
 

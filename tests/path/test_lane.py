@@ -9,10 +9,11 @@ import pytest
 
 from firearrow._native.path.gate import Gate
 from firearrow._native.store.places import PutRefused
+from firearrow._native.store.record import decode
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.path.room import Line, Room, delayed, plain
+from tests.path.room import Line, Room, delayed, keyless, plain
 
 DISK_TIMEOUT, NOT_AVAILABLE = 10, 14
 
@@ -70,6 +71,29 @@ def test_the_rest_is_left_and_nothing_is_counted(room: Room, frame: bytes) -> No
     line.feed(frame)
     assert len(line.slow) == 1
     assert room.stats.put_times == 0
+
+
+def test_a_queue_that_the_store_cannot_have_is_left(room: Room) -> None:
+    room.gate.put("Big", queues=100_000, sendable=True)
+    line = Line(room)
+    line.feed(plain(1, topic="Big", queue_id=65_535), plain(2, topic="Big", queue_id=65_536))
+    assert [command.opaque for command in line.slow] == [2]
+
+
+def test_a_send_that_is_left_makes_no_queue(room: Room) -> None:
+    Line(room).feed(plain(1, queue_id=1, DELAY="1"), plain(2, queue_id=1, long="x" * 33_000))
+    assert ("T", 1) not in room.store.queues()
+
+
+def test_a_message_without_a_unique_key_gets_one(room: Room) -> None:
+    line = Line(room)
+    line.feed(plain(1, UNIQ_KEY=""), keyless(2))
+    room.loop.turn()
+    assert [command.opaque for command in line.slow] == [1]
+    entry = room.store.entries("T", 0, 1, 1)[0]
+    record = room.store.record_at(entry.physical_offset)
+    assert record is not None
+    assert decode(record).properties_bytes == b"K\x01v\x02UNIQ_KEY\x01made\x02CLUSTER\x01c\x02"
 
 
 def test_one_way_sends_are_stored_and_not_answered(room: Room) -> None:
