@@ -2,13 +2,14 @@ PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.built
+WORKERS ?= 2
 SOURCES := pyproject.toml setup.py $(shell find _native -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 .PHONY: run test build debug lint bench clean
 run: $(STAMP)
 	$(BIN)/firearrow broker $(ARGS)
 test: $(VENV)/.test
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 build: $(STAMP)
 lint: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -10,7 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.outgoing import alike, batch_body, message_properties
 from firearrow._native.wire.sends import SendAnswer, SendFrames, post
 from firearrow.client.message import Message
-from firearrow.client.unique_ids import unique_ids
+from firearrow.client.sending.unique_ids import unique_ids
 from tests.wire.test_calls import Client
 from tests.wire.test_conn import Transport
 

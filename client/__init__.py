@@ -6,7 +6,6 @@ has the same without `await`.
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.admin import Admin
-from firearrow.client.consuming import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
 from firearrow.client.errors import (
     BrokerError,
     ClientError,
@@ -20,7 +19,10 @@ from firearrow.client.errors import (
     TooManyRequests,
     TransportError,
 )
+from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
+from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
+from firearrow.client.operations import Operations
 from firearrow.client.options import (
     ClientOptions,
     CompressionKind,
@@ -36,13 +38,16 @@ from firearrow.client.pop_consumer import PopConsumer
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.transactions import TransactionState
+from firearrow.client.sending.batch import split
+from firearrow.client.sending.selectors import by_hash, by_random
+from firearrow.client.sending.transactions import Transaction, TransactionResult, TransactionState
 
 __all__ = [
     "Accepted", "Admin", "BrokerError", "ClientError", "ClientOptions", "CompressionKind", "ConfigError",
-    "ConsumeFromWhere", "ConsumeResult", "Credentials", "DeadLetter", "Message", "MessageModel", "MessageQueue",
-    "MessageRefused", "NoRoute", "NotRunning", "PopConsumer", "PopConsumerOptions", "Producer", "ProducerOptions",
-    "PullConsumer", "PullConsumerOptions", "PushConsumer", "PushConsumerOptions", "ReceivedMessage",
-    "RequestReplyTimeout", "RequestTimeout", "Retry", "RocketMQError", "SendResult", "SendStatus", "Suspend",
-    "TooManyRequests", "TransactionState", "TransportError",
+    "ConsumeFromWhere", "ConsumeResult", "Credentials", "DeadLetter", "LocalBroker", "Message", "MessageModel",
+    "MessageQueue", "MessageRefused", "NoRoute", "NotRunning", "Operations", "PopConsumer", "PopConsumerOptions",
+    "Producer", "ProducerOptions", "PullConsumer", "PullConsumerOptions", "PushConsumer", "PushConsumerOptions",
+    "ReceivedMessage", "RequestReplyTimeout", "RequestTimeout", "Retry", "RocketMQError", "SendResult", "SendStatus",
+    "Suspend", "TooManyRequests", "Transaction", "TransactionResult", "TransactionState", "TransportError", "by_hash",
+    "by_random", "split",
 ]  # fmt: skip

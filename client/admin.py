@@ -12,9 +12,10 @@ from typing import Any, Self, TypeVar
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.client import admin_records
-from firearrow.client.admin_calls import AdminCalls, integer_of
-from firearrow.client.admin_records import (
+from firearrow.client.errors import ClientError, ConfigError, NoRoute, NotRunning, check
+from firearrow.client.inquiry import admin_records
+from firearrow.client.inquiry.admin_calls import AdminCalls, integer_of
+from firearrow.client.inquiry.admin_records import (
     ClusterInfo,
     Connection,
     ConsumerConnections,
@@ -24,13 +25,12 @@ from firearrow.client.admin_records import (
     TopicConfig,
     read,
 )
-from firearrow.client.errors import ClientError, ConfigError, NoRoute, NotRunning, check
-from firearrow.client.instance import Instance
+from firearrow.client.inquiry.message_queries import FOREVER_MS, MessageQueries
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.positions import Positions
 from firearrow.client.message import MessageQueue
-from firearrow.client.message_queries import FOREVER_MS, MessageQueries
 from firearrow.client.names import Namespace, check_group, check_topic, is_system_topic
 from firearrow.client.options import ClientOptions, client_options
-from firearrow.client.positions import Positions
 
 log = logging.getLogger("firearrow.client")
 

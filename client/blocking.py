@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client import admin, pop_consumer, producer, pull_consumer, push_consumer, transactions
-from firearrow.client.facade import Facade, Plain, Verb
-from firearrow.client.handover import Handover
+from firearrow.client import admin, pop_consumer, producer, pull_consumer, push_consumer
+from firearrow.client.group.offset_store import OffsetStore
+from firearrow.client.handling.listeners import Handler
+from firearrow.client.handling.termination import stopped_by_signals
 from firearrow.client.hooks import (
     ConsumeHook,
     EndTransactionHook,
@@ -23,10 +24,8 @@ from firearrow.client.hooks import (
     RpcHook,
     SendHook,
 )
-from firearrow.client.listeners import Handler
-from firearrow.client.loop_thread import LoopThread
+from firearrow.client.members.push_setting import QueueListener
 from firearrow.client.message import Message, MessageQueue, SendResult
-from firearrow.client.offset_store import OffsetStore
 from firearrow.client.options import (
     ClientOptions,
     PopConsumerOptions,
@@ -34,11 +33,13 @@ from firearrow.client.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.push_setting import QueueListener
-from firearrow.client.selectors import Selector
+from firearrow.client.sending import transactions
+from firearrow.client.sending.selectors import Selector
+from firearrow.client.sending.transaction_checks import Checker
 from firearrow.client.states import ServiceState
-from firearrow.client.termination import stopped_by_signals
-from firearrow.client.transaction_checks import Checker
+from firearrow.client.threads.facade import Facade, Plain, Verb
+from firearrow.client.threads.handover import Handover
+from firearrow.client.threads.loop_thread import LoopThread
 
 __all__ = ["Admin", "PopConsumer", "Producer", "PullConsumer", "PushConsumer", "Transaction"]
 
@@ -107,7 +108,7 @@ class Producer(Facade[producer.Producer]):
 
 
 class Transaction:
-    """See firearrow.client.transactions.Transaction."""
+    """See firearrow.client.sending.transactions.Transaction."""
 
     def __init__(self, thread: LoopThread, inner: transactions.Transaction) -> None:
         self._thread = thread

@@ -11,11 +11,11 @@ from typing import Any
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client import admin_records
 from firearrow.client.admin import Admin
-from firearrow.client.admin_records import Connection, ConsumerConnections, read
 from firearrow.client.errors import BrokerError, ClientError
-from firearrow.client.message_queries import decode_offset_id
+from firearrow.client.inquiry import admin_records
+from firearrow.client.inquiry.admin_records import Connection, ConsumerConnections, read
+from firearrow.client.inquiry.message_queries import decode_offset_id
 
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Where brokers put half messages after so many checks without an answer."""

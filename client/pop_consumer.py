@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.acks import Acks
 from firearrow.client.compression import open_body
 from firearrow.client.errors import ClientError, ConfigError, NotRunning
-from firearrow.client.instance import Instance
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.routes import PERM_READ
 from firearrow.client.message import MessageQueue, Property
 from firearrow.client.names import Namespace, check_group, check_topic
 from firearrow.client.options import (
@@ -23,11 +24,10 @@ from firearrow.client.options import (
     PopConsumerOptions,
     client_options,
 )
-from firearrow.client.pop_sources import PopSource, PopSources, Terms
-from firearrow.client.popping import ANY_QUEUE, Pop
-from firearrow.client.receipts import Receipt, ReceiptWrong
-from firearrow.client.routes import PERM_READ
-from firearrow.client.subscription import Subscription
+from firearrow.client.pop.acks import Acks
+from firearrow.client.pop.pop_sources import PopSource, PopSources, Terms
+from firearrow.client.pop.popping import ANY_QUEUE, Pop
+from firearrow.client.pop.receipts import receipt_of
 
 log = logging.getLogger("firearrow.client")
 
@@ -253,14 +253,6 @@ class PopConsumer:
 
     def _topic(self, message: ReceivedMessage) -> str:
         return self._namespace.wrap(message.topic)
-
-
-def receipt_of(message: ReceivedMessage) -> Receipt:
-    """ReceiptWrong: the message was not popped."""
-    text = message.get_property(Property.POP_CHECK_POINT)
-    if text is None:
-        raise ReceiptWrong(f"{message.message_id} was not popped: it has no receipt")
-    return Receipt.of(text)
 
 
 def _ms(name: str, seconds: float) -> int:

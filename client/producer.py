@@ -10,31 +10,31 @@ from types import TracebackType
 from typing import Any, Self
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.accumulator import Accumulator
-from firearrow.client.back_pressure import BackPressure
 from firearrow.client.errors import ConfigError, MessageRefused, NotRunning, check
-from firearrow.client.fault_detector import latency_faults
 from firearrow.client.hooks import EndTransactionHook, ForbiddenCheck, RpcHook, SendHook
-from firearrow.client.instance import Instance
-from firearrow.client.lanes import Beyond, Lanes
-from firearrow.client.latency_faults import PROBE_EACH_S
+from firearrow.client.link.instance import Instance
 from firearrow.client.message import Message, MessageQueue, SendResult
 from firearrow.client.names import Namespace, check_group
 from firearrow.client.options import ClientOptions, ProducerOptions, client_options
-from firearrow.client.prepared import Prepared, Preparer
-from firearrow.client.produce_tracing import ProduceTracing
-from firearrow.client.queue_choice import QueueChoice
-from firearrow.client.recalls import RecallHandle, recall
-from firearrow.client.requests import Requests, reply_message
-from firearrow.client.retry_rules import lost_on_the_way, never, worth_another_broker
-from firearrow.client.selectors import Selector
+from firearrow.client.sending.accumulator import Accumulator
+from firearrow.client.sending.back_pressure import BackPressure
+from firearrow.client.sending.fault_detector import latency_faults
+from firearrow.client.sending.lanes import Beyond, Lanes
+from firearrow.client.sending.latency_faults import PROBE_EACH_S
+from firearrow.client.sending.prepared import Prepared, Preparer
+from firearrow.client.sending.queue_choice import QueueChoice
+from firearrow.client.sending.recalls import RecallHandle, recall
+from firearrow.client.sending.requests import Requests, reply_message
+from firearrow.client.sending.retry_rules import lost_on_the_way, never, worth_another_broker
+from firearrow.client.sending.selectors import Selector
+from firearrow.client.sending.submission import Submission, Ways
+from firearrow.client.sending.targets import target
+from firearrow.client.sending.transaction_checks import CheckBacks, Checker
+from firearrow.client.sending.transactions import Local, Transaction, TransactionResult, Transactions
+from firearrow.client.sending.unique_ids import unique_ids
 from firearrow.client.states import ServiceState
-from firearrow.client.submission import Submission, Ways
-from firearrow.client.targets import target
-from firearrow.client.trace import Side, trace_dispatcher
-from firearrow.client.transaction_checks import CheckBacks, Checker
-from firearrow.client.transactions import Local, Transaction, TransactionResult, Transactions
-from firearrow.client.unique_ids import unique_ids
+from firearrow.client.tracing.produce_tracing import ProduceTracing
+from firearrow.client.tracing.trace import Side, trace_dispatcher
 
 
 class Producer:

@@ -12,19 +12,25 @@ from types import TracebackType
 from typing import Self
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.allocate import strategy_of
-from firearrow.client.consume_tracing import ConsumeTracing, Traced
 from firearrow.client.errors import ClientError, ConfigError, NotRunning
+from firearrow.client.group.allocate import strategy_of
+from firearrow.client.group.offset_store import OffsetStore, ReadOffset
+from firearrow.client.group.subscription import Subscription
 from firearrow.client.hooks import ConsumeContext, ConsumeHook, FilterHook, RpcHook, run_hook
-from firearrow.client.instance import Instance
+from firearrow.client.link.instance import Instance
+from firearrow.client.members.pull_role import (
+    PullRole,
+    PullSetting,
+    QueueListener,
+    StreamRequests,
+    fetch_queues,
+)
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import Namespace, check_group, check_topic
-from firearrow.client.offset_store import OffsetStore, ReadOffset
 from firearrow.client.options import ClientOptions, MessageModel, PullConsumerOptions, client_options
-from firearrow.client.pull_role import PullRole, PullSetting, QueueListener, StreamRequests, fetch_queues
-from firearrow.client.pull_tasks import PulledQueue
+from firearrow.client.pulling.pull_tasks import PulledQueue
 from firearrow.client.states import ServiceState
-from firearrow.client.subscription import Subscription
+from firearrow.client.tracing.consume_tracing import ConsumeTracing, Traced
 
 log = logging.getLogger("firearrow.client")
 

@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-from firearrow.client.allocate import strategy_of
 from firearrow.client.errors import ConfigError, NotRunning
+from firearrow.client.group.allocate import strategy_of
+from firearrow.client.group.offset_store import OffsetStore
+from firearrow.client.handling.listeners import Handler
+from firearrow.client.handling.subscriptions import Subscriptions
+from firearrow.client.handling.termination import on_termination
 from firearrow.client.hooks import ConsumeHook, FilterHook, RpcHook
-from firearrow.client.instance import Instance
-from firearrow.client.listeners import Handler
+from firearrow.client.inquiry.stats import ConsumeStatus
+from firearrow.client.link.instance import Instance
+from firearrow.client.members.push_role import PushRole
+from firearrow.client.members.push_setting import PushSetting, QueueListener
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import Namespace, check_group, check_topic, retry_topic
-from firearrow.client.offset_store import OffsetStore
 from firearrow.client.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
-from firearrow.client.push_role import PushRole
-from firearrow.client.push_setting import PushSetting, QueueListener
 from firearrow.client.states import ServiceState
-from firearrow.client.stats import ConsumeStatus
-from firearrow.client.subscriptions import Subscriptions
-from firearrow.client.termination import on_termination
 
 log = logging.getLogger("firearrow.client")
 

@@ -8,8 +8,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from firearrow.client import Message, Producer
-from firearrow.client.batch import split
+from firearrow.client import Message, Producer, split
 
 TOPIC = "example-measurements"
 

@@ -70,7 +70,7 @@ def decode_messages(
     broker_name: str,
     opener: Callable[[int, bytes], bytes],
     *,
-    queue: Any = None,
+    queue: Any = None,  # noqa: ANN401 - a MessageQueue, which this room does not know
     min_offset: int | None = None,
     max_offset: int | None = None,
     offset_delta: int = 0,

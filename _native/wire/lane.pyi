@@ -48,7 +48,7 @@ class Lane(Generic[Sendable, Queue, Sent]):
         stored: object,
         turn: int = 0,
     ) -> None:
-        """`infos` is the route table's own dict, `topic` its key; messages with a property of `special` are not ordinary."""
+        """`infos` is the route table's own dict, `topic` its key; properties in `special` make a message unordinary."""
 
     def lay(self, info: object, targets: Sequence[tuple[int, str, Queue, Calls]]) -> None:
         """Send to these queues, in turn, as long as `infos` has this very `info`.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.store.record import Record
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.client.consuming import Answer
+from firearrow.client.handling.consuming import Answer
 from firearrow.client.names import dlq_topic
 from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.group.offset_store import OffsetTable, ReadOffset
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.pull_request import PullRequest
+from firearrow.client.group.subscription import Subscription
 from firearrow.client.message import MessageQueue
-from firearrow.client.offset_store import OffsetTable, ReadOffset
 from firearrow.client.options import PushConsumerOptions
-from firearrow.client.process_queue import ProcessQueue
-from firearrow.client.pull_loop import PullLoop, PullParts
-from firearrow.client.pull_request import PullRequest
-from firearrow.client.pulling import Pull, PullResult, PullStatus
-from firearrow.client.subscription import Subscription
+from firearrow.client.pulling.pull_loop import PullLoop, PullParts
+from firearrow.client.pulling.pulling import Pull, PullResult, PullStatus
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 RETRY_QUEUE = MessageQueue("%RETRY%group", "broker-a", 0)

@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client import java_json
-from firearrow.client.allocate import averagely
-from firearrow.client.locks import QueueLocks
+from firearrow.client.group import java_json
+from firearrow.client.group.allocate import averagely
+from firearrow.client.group.locks import QueueLocks
+from firearrow.client.group.offset_store import OffsetTable
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.pull_request import PullRequest
+from firearrow.client.group.rebalance import Queues, RebalanceParts, Rebalancer
 from firearrow.client.message import MessageQueue
-from firearrow.client.offset_store import OffsetTable
 from firearrow.client.options import MessageModel
-from firearrow.client.process_queue import ProcessQueue
-from firearrow.client.pull_request import PullRequest
-from firearrow.client.rebalance import Queues, RebalanceParts, Rebalancer
 from tests.client.rounds import FakeInstance, queues_of
 from tests.client.services import Timeline
 

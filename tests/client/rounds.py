@@ -5,20 +5,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.allocate import Strategy, averagely
 from firearrow.client.errors import ClientError, NoRoute, check
-from firearrow.client.instance import Instance
-from firearrow.client.locks import QueueLocks
+from firearrow.client.group.allocate import Strategy, averagely
+from firearrow.client.group.locks import QueueLocks
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.pull_request import PullRequest
+from firearrow.client.group.rebalance import Queues, RebalanceParts, Rebalancer
+from firearrow.client.group.remote_offsets import RemoteOffsetStore
+from firearrow.client.group.start_offset import start_offset
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.positions import Positions
+from firearrow.client.link.routes import MASTER, BrokerAddress
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel
-from firearrow.client.positions import Positions
-from firearrow.client.process_queue import ProcessQueue
-from firearrow.client.pull_request import PullRequest
-from firearrow.client.rebalance import Queues, RebalanceParts, Rebalancer
-from firearrow.client.remote_offsets import RemoteOffsetStore
-from firearrow.client.routes import MASTER, BrokerAddress
-from firearrow.client.start_offset import start_offset
-from firearrow.client.subscription import Subscription
 
 Says = Callable[[RemotingCommand], RemotingCommand] | Exception
 ADDRESS = "master:1"

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.calling import HandlerCalls
-from firearrow.client.consuming import Verdict
+from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.consuming import Verdict
+from firearrow.client.handling.listeners import Handler, HandlerThreads, Listeners
 from firearrow.client.hooks import ConsumeHook
-from firearrow.client.listeners import Handler, HandlerThreads, Listeners
 from firearrow.client.message import MessageQueue
 
 

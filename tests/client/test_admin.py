@@ -9,8 +9,9 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin import Admin
-from firearrow.client.admin_calls import integer_of
-from firearrow.client.admin_records import (
+from firearrow.client.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning
+from firearrow.client.inquiry.admin_calls import integer_of
+from firearrow.client.inquiry.admin_records import (
     GroupConfig,
     cluster_info,
     consumer_lag,
@@ -18,9 +19,8 @@ from firearrow.client.admin_records import (
     read,
     topic_stats,
 )
-from firearrow.client.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning
+from firearrow.client.inquiry.message_queries import decode_offset_id
 from firearrow.client.message import MessageQueue
-from firearrow.client.message_queries import decode_offset_id
 from firearrow.client.options import ClientOptions
 from tests.client.conftest import unique
 from tests.interop.peers import BROKER, CLUSTER, Peer, address

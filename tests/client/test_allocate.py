@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.client.allocate import (
+from firearrow.client.errors import ConfigError
+from firearrow.client.group.allocate import (
     ConsistentHash,
     FixedQueues,
     MachineRoom,
@@ -20,7 +21,6 @@ from firearrow.client.allocate import (
     name_of,
     strategy_of,
 )
-from firearrow.client.errors import ConfigError
 from firearrow.client.message import MessageQueue, java_order
 
 GOLDEN = json.loads((Path(__file__).parent / "allocations.json").read_text())

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client import admin_records
-from firearrow.client.admin_records import Members, read
 from firearrow.client.errors import ClientError, MessageRefused
-from firearrow.client.message_queries import decode_offset_id
-from firearrow.client.recalls import RecallHandle
-from firearrow.client.reply_records import reply_of
-from firearrow.client.trace_records import MessageKind, Sent, TraceError, decode
+from firearrow.client.inquiry import admin_records
+from firearrow.client.inquiry.admin_records import Members, read
+from firearrow.client.inquiry.message_queries import decode_offset_id
+from firearrow.client.sending.recalls import RecallHandle
+from firearrow.client.sending.reply_records import reply_of
+from firearrow.client.tracing.trace_records import MessageKind, Sent, TraceError, decode
 from tests.client.test_requests import PUSH
 
 READERS: list[Callable[[Members], object]] = [

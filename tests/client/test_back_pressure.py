@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from firearrow.client.back_pressure import BackPressure
 from firearrow.client.errors import TooManyRequests
+from firearrow.client.sending.back_pressure import BackPressure
 
 
 async def settle() -> None:

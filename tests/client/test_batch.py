@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow._native.wire.outgoing import batch_body
-from firearrow.client.batch import check_batch, encoded_bytes, split
 from firearrow.client.errors import MessageRefused
 from firearrow.client.message import Message
-from firearrow.client.unique_ids import unique_ids
+from firearrow.client.sending.batch import check_batch, encoded_bytes, split
+from firearrow.client.sending.unique_ids import unique_ids
 
 TEXT = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=50

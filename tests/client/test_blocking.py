@@ -17,10 +17,8 @@ import pytest
 from firearrow import client as asynchronous
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client import blocking
-from firearrow.client.consuming import ConsumeResult
 from firearrow.client.errors import ConfigError, MessageRefused, NoRoute, NotRunning, TooManyRequests
-from firearrow.client.handover import Handover
-from firearrow.client.loop_thread import LoopThread
+from firearrow.client.handling.consuming import ConsumeResult
 from firearrow.client.message import Message, SendResult, SendStatus
 from firearrow.client.options import (
     ConsumeFromWhere,
@@ -29,7 +27,9 @@ from firearrow.client.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.transactions import TransactionState
+from firearrow.client.sending.transactions import TransactionState
+from firearrow.client.threads.handover import Handover
+from firearrow.client.threads.loop_thread import LoopThread
 from tests.client.conftest import unique
 
 Topics = Callable[..., str]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client import java_json
+from firearrow.client.group import java_json
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.consume_concurrently import ConcurrentService
-from firearrow.client.consuming import (
+from firearrow.client.errors import ConfigError
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.handling.consume_concurrently import ConcurrentService
+from firearrow.client.handling.consuming import (
     Accepted,
     ConsumeResult,
     DeadLetter,
@@ -18,11 +20,9 @@ from firearrow.client.consuming import (
     Suspend,
     concurrent_verdict,
 )
-from firearrow.client.errors import ConfigError
+from firearrow.client.handling.listeners import Handler, HandlerThreads
 from firearrow.client.hooks import ConsumeContext
-from firearrow.client.listeners import Handler, HandlerThreads
 from firearrow.client.message import MessageQueue
-from firearrow.client.process_queue import ProcessQueue
 from tests.client.records import received
 from tests.client.services import Back, Offsets, Stats, Timeline, calls_of, settled
 from tests.client.waiting import wait_until

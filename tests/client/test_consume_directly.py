@@ -8,8 +8,8 @@ import pytest
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.consume_directly import answer_consume_directly
-from firearrow.client.consuming import Accepted, ConsumeResult, ConsumeService
+from firearrow.client.handling.consume_directly import answer_consume_directly
+from firearrow.client.handling.consuming import Accepted, ConsumeResult, ConsumeService
 from firearrow.client.message import MessageQueue
 from tests.client import test_orderly
 from tests.client.records import received, record

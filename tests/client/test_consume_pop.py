@@ -10,18 +10,18 @@ import pytest
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.admin import Admin
-from firearrow.client.consume_pop import DELAYS_S, PopService, step_above
-from firearrow.client.consuming import Accepted, ConsumeResult, DeadLetter, Retry, concurrent_verdict
 from firearrow.client.errors import BrokerError, NoRoute, RequestTimeout, RocketMQError
-from firearrow.client.listeners import Handler, HandlerThreads
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, concurrent_verdict
+from firearrow.client.handling.listeners import Handler, HandlerThreads
 from firearrow.client.message import MessageQueue, Property
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.pop_loop import PopLoop, PopParts
-from firearrow.client.popping import Pop, PopResult, PopStatus
-from firearrow.client.process_queue import ProcessQueue
+from firearrow.client.pop.consume_pop import DELAYS_S, PopService, step_above
+from firearrow.client.pop.pop_loop import PopLoop, PopParts
+from firearrow.client.pop.popping import Pop, PopResult, PopStatus
+from firearrow.client.pop.receipts import Receipt
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.receipts import Receipt
-from firearrow.client.subscription import Subscription
 from tests.client.conftest import unique
 from tests.client.feeding import Feeder
 from tests.client.records import received

@@ -8,7 +8,7 @@ import pytest
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client.consuming import Accepted, Answer, ConsumeResult, DeadLetter, Retry
+from firearrow.client.handling.consuming import Accepted, Answer, ConsumeResult, DeadLetter, Retry
 from firearrow.client.names import retry_topic
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer

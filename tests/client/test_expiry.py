@@ -1,9 +1,9 @@
 """Expiry: only the head, only what a handler has for too long, and what is sent back leaves the queue."""
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.expiry import Expiry
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.handling.expiry import Expiry
 from firearrow.client.message import MessageQueue
-from firearrow.client.process_queue import ProcessQueue
 from tests.client.records import received
 from tests.client.services import Back, Timeline, settled
 from tests.client.test_concurrently import Gate, Room

@@ -6,10 +6,10 @@ from itertools import chain
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client import java_json
-from firearrow.client.allocate import strategy_of
-from firearrow.client.instance import Instance
-from firearrow.client.locks import QueueLocks
+from firearrow.client.group import java_json
+from firearrow.client.group.allocate import strategy_of
+from firearrow.client.group.locks import QueueLocks
+from firearrow.client.link.instance import Instance
 from firearrow.client.message import MessageQueue, java_order
 from firearrow.client.options import ClientOptions, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer

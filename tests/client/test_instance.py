@@ -16,7 +16,7 @@ from firearrow.client.errors import (
     NoRoute,
     RequestTimeout,
 )
-from firearrow.client.instance import Instance
+from firearrow.client.link.instance import Instance
 from firearrow.client.options import ClientOptions
 from tests.client.conftest import unique
 

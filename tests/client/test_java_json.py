@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from firearrow.client import java_json
-from firearrow.client.java_json import JsonError
+from firearrow.client.group import java_json
+from firearrow.client.group.java_json import JsonError
 from firearrow.client.message import MessageQueue
 
 QUEUE = MessageQueue("Topic", "broker-a", 1)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from firearrow.client.errors import BrokerError, ClientError, ConnectionLost, MessageRefused, RequestTimeout
-from firearrow.client.lanes import Beyond, Lanes
 from firearrow.client.message import Message, SendResult, SendStatus, decode_properties
 from firearrow.client.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
+from firearrow.client.sending.lanes import Beyond, Lanes
 from tests.client.scripted import Scripted
 from tests.client.waiting import wait_until
 

@@ -14,15 +14,15 @@ import trustme
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import ClientError, ConfigError, ConnectFailed, NoNameServer, TooManyRequests
-from firearrow.client.identity import client_id
-from firearrow.client.instance import Instance
+from firearrow.client.link.identity import client_id
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.routes import PublishInfo, RouteTable, TopicRoute
+from firearrow.client.link.signing import sign
 from firearrow.client.message import Message
 from firearrow.client.names import Namespace, check_group, check_topic
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, Credentials, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.routes import PublishInfo, RouteTable, TopicRoute
-from firearrow.client.signing import sign
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.scripted import Scripted

@@ -11,7 +11,7 @@ import pytest
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.errors import NotRunning
-from firearrow.client.listeners import (
+from firearrow.client.handling.listeners import (
     Handler,
     HandlerExit,
     HandlerThreads,

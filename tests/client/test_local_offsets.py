@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.errors import OffsetUnknown
-from firearrow.client.local_offsets import LocalOffsetStore
+from firearrow.client.group.local_offsets import LocalOffsetStore
+from firearrow.client.group.offset_store import NOT_FOUND, ReadOffset
 from firearrow.client.message import MessageQueue
-from firearrow.client.offset_store import NOT_FOUND, ReadOffset
 from tests.interop.workshop import java_class_path, need
 
 ODD = MessageQueue('T"opic\\é', "broker-a", 0)

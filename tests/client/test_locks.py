@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client import java_json
 from firearrow.client.errors import RequestTimeout
+from firearrow.client.group import java_json
 from firearrow.client.message import MessageQueue
 from tests.client.rebalancing import FOUR, LOCK, MEMBERS, UNLOCK, Round, locking, of_members
 from tests.client.rounds import FakeInstance
@@ -52,7 +52,7 @@ async def test_in_order_a_queue_is_unlocked_after_its_offset_was_persisted() -> 
 async def test_in_order_a_busy_queue_waits_for_a_later_round_but_not_forever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("firearrow.client.holding.BUSY_S", 0.01)
+    monkeypatch.setattr("firearrow.client.group.holding.BUSY_S", 0.01)
     one = in_order()
     await one.rebalancer.run()
     held = one.table[FOUR[3]]

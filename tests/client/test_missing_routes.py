@@ -1,7 +1,7 @@
 """Topics without a route: asked for soon, then ever more seldom, and no more once they are found."""
 
 from firearrow.client.errors import NoRoute
-from firearrow.client.missing_routes import MissingRoutes
+from firearrow.client.link.missing_routes import MissingRoutes
 
 
 class Routes:

@@ -9,13 +9,13 @@ import pytest
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import BrokerError, ClientError, OffsetUnknown, RequestTimeout
-from firearrow.client.instance import Instance
+from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
+from firearrow.client.group.remote_offsets import RemoteOffsetStore
+from firearrow.client.group.start_offset import start_offset
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.positions import Positions
 from firearrow.client.message import MessageQueue
-from firearrow.client.offset_store import NOT_FOUND, OffsetTable, ReadOffset
 from firearrow.client.options import ClientOptions, ConsumeFromWhere
-from firearrow.client.positions import Positions
-from firearrow.client.remote_offsets import RemoteOffsetStore
-from firearrow.client.start_offset import start_offset
 from tests.client.conftest import unique
 from tests.client.feeding import Feeder
 from tests.client.rounds import FakeInstance, Member, queues_of

@@ -21,7 +21,7 @@ from firearrow.client.options import (
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.transactions import TransactionState
+from firearrow.client.sending.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.client.waiting import wait_until
 from tests.interop.peers import BROKER, CLUSTER

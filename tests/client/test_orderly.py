@@ -7,12 +7,19 @@ from dataclasses import dataclass, field
 import pytest
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.consume_orderly import OrderlyService
-from firearrow.client.consuming import Accepted, ConsumeResult, DeadLetter, Retry, Suspend, orderly_verdict
-from firearrow.client.listeners import Handler, HandlerThreads
+from firearrow.client.group.process_queue import LOCK_LIFE_S, ProcessQueue
+from firearrow.client.handling.consume_orderly import OrderlyService
+from firearrow.client.handling.consuming import (
+    Accepted,
+    ConsumeResult,
+    DeadLetter,
+    Retry,
+    Suspend,
+    orderly_verdict,
+)
+from firearrow.client.handling.listeners import Handler, HandlerThreads
+from firearrow.client.handling.send_back import ORDERLY_RECONSUME_MAX
 from firearrow.client.message import MessageQueue
-from firearrow.client.process_queue import LOCK_LIFE_S, ProcessQueue
-from firearrow.client.send_back import ORDERLY_RECONSUME_MAX
 from tests.client.records import received
 from tests.client.services import Back, Offsets, Stats, Timeline, calls_of, settled
 

@@ -8,8 +8,8 @@ import pytest
 from firearrow.client.errors import BrokerError, ConfigError, NotRunning
 from firearrow.client.message import Property
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, PopConsumerOptions
-from firearrow.client.pop_consumer import PopConsumer, receipt_of
-from firearrow.client.receipts import ReceiptWrong
+from firearrow.client.pop.receipts import ReceiptWrong, receipt_of
+from firearrow.client.pop_consumer import PopConsumer
 from tests.client.conftest import unique
 from tests.client.feeding import Feeder
 from tests.interop.peers import Peer

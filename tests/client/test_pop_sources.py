@@ -9,10 +9,10 @@ from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import BrokerError, NotRunning, RequestTimeout, RocketMQError
+from firearrow.client.group.subscription import Subscription
 from firearrow.client.message import MessageQueue
-from firearrow.client.pop_sources import PopSource, PopSources, Terms
-from firearrow.client.popping import Pop
-from firearrow.client.subscription import Subscription
+from firearrow.client.pop.pop_sources import PopSource, PopSources, Terms
+from firearrow.client.pop.popping import Pop
 from tests.client.records import record
 from tests.client.services import settled
 

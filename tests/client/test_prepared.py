@@ -11,8 +11,8 @@ from firearrow.client.errors import ConfigError, MessageRefused
 from firearrow.client.message import Message, Property, decode_properties
 from firearrow.client.names import Namespace
 from firearrow.client.options import CompressionKind, ProducerOptions
-from firearrow.client.prepared import Prepared, Preparer
 from firearrow.client.producer import Producer
+from firearrow.client.sending.prepared import Prepared, Preparer
 
 COMPRESSED, ZLIB, HALF = 0x1, 0x300, 0x4
 

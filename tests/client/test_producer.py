@@ -13,7 +13,7 @@ from firearrow.client.message import Message, MessageQueue, Property, SendStatus
 from firearrow.client.options import ClientOptions, CompressionKind, ProducerOptions, PullConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.selectors import by_hash, by_random
+from firearrow.client.sending.selectors import by_hash, by_random
 from tests.client.conftest import unique
 
 Topics = Callable[..., str]

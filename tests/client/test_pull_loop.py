@@ -6,12 +6,12 @@ import logging
 import pytest
 
 from firearrow.client.errors import BrokerError, OffsetUnknown, RequestTimeout, RocketMQError
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.pull_request import PullRequest
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, MessageModel, PushConsumerOptions
-from firearrow.client.process_queue import ProcessQueue
-from firearrow.client.pull_loop import Thresholds
-from firearrow.client.pull_request import PullRequest
-from firearrow.client.pulling import Pull, PullResult, PullStatus
+from firearrow.client.pulling.pull_loop import Thresholds
+from firearrow.client.pulling.pulling import Pull, PullResult, PullStatus
 from tests.client.loop_bench import QUEUE, RETRY_QUEUE, Bench, found, nothing
 from tests.client.records import received
 from tests.client.waiting import wait_until

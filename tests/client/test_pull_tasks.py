@@ -7,13 +7,13 @@ import pytest
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import BrokerError, OffsetUnknown, RequestTimeout
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.members.pull_role import StreamRequests
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, PullConsumerOptions
-from firearrow.client.process_queue import ProcessQueue
-from firearrow.client.pull_role import StreamRequests
-from firearrow.client.pull_tasks import PulledQueue, PullTaskParts, PullTasks
-from firearrow.client.pulling import Pull, PullResult, PullStatus, pull_command
-from firearrow.client.subscription import Subscription
+from firearrow.client.pulling.pull_tasks import PulledQueue, PullTaskParts, PullTasks
+from firearrow.client.pulling.pulling import Pull, PullResult, PullStatus, pull_command
 from tests.client.records import received
 from tests.client.waiting import wait_until
 from tests.golden import session

@@ -9,11 +9,11 @@ from firearrow._native.store.record import RecordError
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import BrokerError, ClientError, NoRoute
+from firearrow.client.group.subscription import Subscription
 from firearrow.client.hooks import FilterHook
+from firearrow.client.link.routes import BrokerAddress
 from firearrow.client.message import MessageQueue
-from firearrow.client.pulling import Pull, Puller, PullStatus, pull_command
-from firearrow.client.routes import BrokerAddress
-from firearrow.client.subscription import Subscription
+from firearrow.client.pulling.pulling import Pull, Puller, PullStatus, pull_command
 from tests.client.records import record
 
 QUEUE = MessageQueue("orders", "broker-a", 3)

@@ -11,7 +11,7 @@ import pytest
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client.consuming import ConsumeResult
+from firearrow.client.handling.consuming import ConsumeResult
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer

@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client import java_json
+from firearrow.client.group import java_json
 from tests.client.feeding import Feeder
 from tests.client.pushing import Seen, Topics, consumer
 from tests.client.waiting import wait_until

@@ -3,11 +3,11 @@
 from collections import Counter
 
 from firearrow._native.store.hash import java_hash
-from firearrow.client.latency_faults import LatencyFaults
+from firearrow.client.link.routes import PublishInfo
 from firearrow.client.message import Message, MessageQueue
-from firearrow.client.queue_choice import QueueChoice
-from firearrow.client.routes import PublishInfo
-from firearrow.client.selectors import by_hash, hash_index
+from firearrow.client.sending.latency_faults import LatencyFaults
+from firearrow.client.sending.queue_choice import QueueChoice
+from firearrow.client.sending.selectors import by_hash, hash_index
 
 QUEUES = tuple(MessageQueue("t", broker, number) for broker in ("a", "b") for number in range(2))
 INFO = PublishInfo("t", QUEUES, brokers=frozenset({"a", "b"}))

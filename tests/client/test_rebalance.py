@@ -7,8 +7,8 @@ import pytest
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client import java_json
 from firearrow.client.errors import OffsetUnknown, RequestTimeout
+from firearrow.client.group import java_json
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MessageModel
 from tests.client.rebalancing import (

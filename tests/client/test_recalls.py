@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from firearrow.client.errors import MessageRefused
-from firearrow.client.recalls import RecallHandle
+from firearrow.client.sending.recalls import RecallHandle
 
 
 def test_a_handle_names_the_broker_and_the_message() -> None:

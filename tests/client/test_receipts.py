@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.acks import BITS_MAX, Acks, batch_body
 from firearrow.client.errors import BrokerError, ClientError
+from firearrow.client.group.subscription import Subscription
 from firearrow.client.message import MessageQueue, Property
-from firearrow.client.popping import Pop, PopResult, PopStatus, pop_command, pop_result
-from firearrow.client.receipts import (
+from firearrow.client.pop.acks import BITS_MAX, Acks, batch_body
+from firearrow.client.pop.popping import Pop, PopResult, PopStatus, pop_command, pop_result
+from firearrow.client.pop.receipts import (
     OrderCounts,
     Receipt,
     ReceiptWrong,
@@ -22,7 +23,6 @@ from firearrow.client.receipts import (
     message_offsets,
     start_offsets,
 )
-from firearrow.client.subscription import Subscription
 from tests.client.records import record
 from tests.golden import session
 

@@ -10,14 +10,14 @@ from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.admin import Admin
-from firearrow.client.consuming import ConsumeResult
 from firearrow.client.errors import BrokerError, ClientError, NoReplyAddress, RequestReplyTimeout
+from firearrow.client.handling.consuming import ConsumeResult
 from firearrow.client.message import Message, MessageQueue
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, ProducerOptions, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.reply_records import reply_of
-from firearrow.client.requests import pushed, reply_message
+from firearrow.client.sending.reply_records import reply_of
+from firearrow.client.sending.requests import pushed, reply_message
 from tests.client.conftest import unique
 from tests.interop.peers import BROKER
 

@@ -7,16 +7,16 @@ from datetime import datetime
 
 from firearrow._native.wire.codes import PROTOCOL_VERSION
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client import java_json
 from firearrow.client.errors import OffsetUnknown
-from firearrow.client.inspection import serve_inspection
+from firearrow.client.group import java_json
+from firearrow.client.group.offset_store import OffsetTable, ReadOffset
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.inquiry.inspection import serve_inspection
+from firearrow.client.inquiry.running_info import TASKS_MAX, VERSION_TEXT, Running, running_info, stack_dump
+from firearrow.client.inquiry.stats import ConsumerStats
 from firearrow.client.message import MessageQueue
-from firearrow.client.offset_store import OffsetTable, ReadOffset
 from firearrow.client.options import MIB, ClientOptions, Credentials, PullConsumerOptions, PushConsumerOptions
-from firearrow.client.process_queue import ProcessQueue
-from firearrow.client.running_info import TASKS_MAX, VERSION_TEXT, Running, running_info, stack_dump
-from firearrow.client.stats import ConsumerStats
-from firearrow.client.subscription import Subscription
 from tests.client.records import received
 from tests.client.rounds import FakeInstance, queues_of
 

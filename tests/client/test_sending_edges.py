@@ -10,7 +10,6 @@ from firearrow._native.store.record import Record
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin import Admin
-from firearrow.client.batch import split
 from firearrow.client.errors import (
     ClientError,
     NoNameServer,
@@ -19,11 +18,12 @@ from firearrow.client.errors import (
     RequestTimeout,
     TooManyRequests,
 )
-from firearrow.client.fault_detector import latency_faults
 from firearrow.client.hooks import SendContext
 from firearrow.client.message import Message, MessageQueue, SendStatus
 from firearrow.client.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
+from firearrow.client.sending.batch import split
+from firearrow.client.sending.fault_detector import latency_faults
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.scripted import Answer, Scripted, ScriptedBroker

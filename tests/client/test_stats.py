@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow.client.stats import SAMPLE_S, ConsumerStats
+from firearrow.client.inquiry.stats import SAMPLE_S, ConsumerStats
 
 JAVA_STATUS_FIELDS = {
     "consumeFailedMsgs",

@@ -4,9 +4,9 @@ import pytest
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.errors import ConfigError
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.handling.subscriptions import Subscriptions
 from firearrow.client.names import Namespace
-from firearrow.client.subscription import Subscription
-from firearrow.client.subscriptions import Subscriptions
 
 
 def handler(messages: list[ReceivedMessage]) -> None: ...

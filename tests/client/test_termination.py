@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from firearrow.client.termination import SIGNALS, on_termination
+from firearrow.client.handling.termination import SIGNALS, on_termination
 from tests.client.waiting import wait_until
 
 

@@ -10,7 +10,7 @@ from firearrow.client.errors import ConnectionLost
 from firearrow.client.message import Message
 from firearrow.client.names import GROUP_CHARS_MAX
 from firearrow.client.options import ClientOptions
-from firearrow.client.trace import (
+from firearrow.client.tracing.trace import (
     BODY_BYTES_MAX,
     KEYS_BYTES_MAX,
     WAITING_MAX,
@@ -21,7 +21,7 @@ from firearrow.client.trace import (
     sender_client,
     sender_group,
 )
-from firearrow.client.trace_records import (
+from firearrow.client.tracing.trace_records import (
     ConsumeBegun,
     ConsumeEnded,
     MessageKind,

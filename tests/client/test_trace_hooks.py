@@ -11,10 +11,10 @@ from firearrow.client.errors import ConnectionLost
 from firearrow.client.hooks import ConsumeContext, EndTransactionContext, SendContext
 from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
 from firearrow.client.names import Namespace
-from firearrow.client.reply_records import reply_of
-from firearrow.client.trace import TraceContext, TraceDispatcher
-from firearrow.client.trace_hooks import ConsumeTrace, ProduceTrace
-from firearrow.client.trace_records import (
+from firearrow.client.sending.reply_records import reply_of
+from firearrow.client.tracing.trace import TraceContext, TraceDispatcher
+from firearrow.client.tracing.trace_hooks import ConsumeTrace, ProduceTrace
+from firearrow.client.tracing.trace_records import (
     ConsumeBegun,
     ConsumeEnded,
     MessageKind,

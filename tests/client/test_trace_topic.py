@@ -15,8 +15,9 @@ from firearrow.client.options import (
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.recalls import RecallHandle
-from firearrow.client.trace_records import (
+from firearrow.client.sending.recalls import RecallHandle
+from firearrow.client.sending.transactions import TransactionState
+from firearrow.client.tracing.trace_records import (
     ConsumeBegun,
     ConsumeEnded,
     MessageKind,
@@ -28,7 +29,6 @@ from firearrow.client.trace_records import (
     decode,
     searchable,
 )
-from firearrow.client.transactions import TransactionState
 from tests.client.conftest import unique
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"

@@ -24,7 +24,7 @@ from firearrow.client.hooks import EndTransactionContext
 from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
 from firearrow.client.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
-from firearrow.client.transactions import (
+from firearrow.client.sending.transactions import (
     Transaction,
     Transactions,
     TransactionState,

@@ -11,7 +11,7 @@ from firearrow.client.message import Message, MessageQueue
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.transactions import TransactionState
+from firearrow.client.sending.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.client.two_brokers import NAME, SecondBroker
 from tests.client.waiting import wait_until

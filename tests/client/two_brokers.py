@@ -1,4 +1,4 @@
-"""A second broker, `broker-b`, that registers with the name server of the run's broker, and can be killed and come back."""
+"""A second broker, `broker-b`, known to the name server of the run's broker; it can be killed and come back."""
 
 import shutil
 from pathlib import Path

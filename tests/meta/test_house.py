@@ -95,6 +95,43 @@ def test_broker_imports_follow_the_table(path: Path) -> None:
                 ), f"{own} imports another of its room: {wanted}"
 
 
+CLIENT_BASICS = {"errors", "options", "names", "message", "hooks", "states", "compression"}
+CLIENT_ROOMS: dict[str, set[str]] = {
+    "link": set(),
+    "group": {"link"},
+    "inquiry": {"link", "group"},
+    "handling": {"link", "group"},
+    "pulling": {"link", "group", "handling"},
+    "pop": {"link", "group", "handling"},
+    "sending": {"link", "handling", "inquiry"},
+    "tracing": {"link"},
+    "threads": set(),
+    "members": {"*"},
+}
+TAKES_AWAY = {"sending/republisher.py", "tracing/consume_tracing.py", "tracing/produce_tracing.py"}
+"""Who needs a Producer of its own."""
+CLIENT_NATIVE = ("wire.", "store.record", "store.received", "store.hash")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "client").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_client_imports_follow_the_table(path: Path) -> None:
+    inner = path.relative_to(ROOT / "client")
+    room = inner.parts[0] if len(inner.parts) > 1 else None
+    for name in imported(path):
+        assert not name.startswith(("firearrow.broker", "firearrow.spark_tools")), f"{inner} imports {name}"
+        if name.startswith("firearrow._native."):
+            assert name.removeprefix("firearrow._native.").startswith(CLIENT_NATIVE), (
+                f"{inner} imports {name}"
+            )
+        if room is not None and name.startswith("firearrow.client."):
+            wanted = name.split(".")[2]
+            may = CLIENT_ROOMS[room] | CLIENT_BASICS | {room}
+            known = "*" in may or wanted in may or (wanted == "producer" and inner.as_posix() in TAKES_AWAY)
+            assert known, f"{inner} may not import {name}"
+
+
 def test_native_rooms_know_their_own_room_only() -> None:
     for path in sources("*.pyx", "*.pxd"):
         room = path.relative_to(ROOT / "_native").parts[0]

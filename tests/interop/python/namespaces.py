@@ -6,7 +6,7 @@ A message with the tag `again` is taken at its second try.
 from collections.abc import Awaitable, Callable, Sequence
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.consuming import Answer, ConsumeResult
+from firearrow.client.handling.consuming import Answer, ConsumeResult
 from firearrow.client.message import Message
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.producer import Producer

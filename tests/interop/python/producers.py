@@ -9,7 +9,7 @@ from firearrow.client.errors import RocketMQError
 from firearrow.client.message import Message, SendResult
 from firearrow.client.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
-from firearrow.client.selectors import Selector
+from firearrow.client.sending.selectors import Selector
 from tests.interop.python.events import emit, failure, of_queue
 from tests.interop.python.parameters import Parameters
 

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from firearrow.client.admin import Admin
-from firearrow.client.instance import Instance
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.link.instance import Instance
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions, PullConsumerOptions
 from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.pulling import Pull, Puller
-from firearrow.client.subscription import Subscription
+from firearrow.client.pulling.pulling import Pull, Puller
 from tests.interop.python.events import emit, of_message, of_queue
 from tests.interop.python.parameters import Parameters
 

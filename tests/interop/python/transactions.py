@@ -12,7 +12,7 @@ from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.message import Message
 from firearrow.client.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
-from firearrow.client.transactions import JAVA_NAMES, TransactionState
+from firearrow.client.sending.transactions import JAVA_NAMES, TransactionState
 from tests.interop.python.events import emit, of_message, of_queue
 from tests.interop.python.parameters import Parameters
 from tests.interop.python.producers import messages

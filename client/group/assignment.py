@@ -1,0 +1,89 @@
+"""Who is in a group, and which queues the broker assigns to us when members do not split them themselves.
+
+Both ask a random broker of the topic, once. Keeps nothing. Event loop only.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.errors import ClientError, check
+from firearrow.client.group import java_json
+from firearrow.client.link.instance import Instance
+from firearrow.client.message import MessageQueue
+from firearrow.client.options import MessageModel
+
+TIMEOUT_S = 3.0
+MEMBERS_MAX = ASSIGNED_MAX = 65536
+
+
+class RequestMode(Enum):
+    """How an assigned queue is to be read."""
+
+    PULL = "PULL"
+    POP = "POP"
+
+
+async def members(instance: Instance, group: str, topic: str) -> list[str]:
+    """The client ids of the group, as a broker of the topic knows them. ClientError: nobody could tell."""
+    request = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+    content = await _ask(instance, topic, request, instance.options.api_timeout_s)
+    ids = content.get("consumerIdList")
+    if not isinstance(ids, list) or len(ids) > MEMBERS_MAX or not all(isinstance(one, str) for one in ids):
+        raise ClientError(f"consumerIdList: at most {MEMBERS_MAX} texts are wanted")
+    return ids
+
+
+async def assigned(
+    instance: Instance, group: str, topic: str, model: MessageModel, strategy: str
+) -> dict[MessageQueue, RequestMode] | None:
+    """Our queues; queue id -1 is any queue of that broker. None: no valid answer, keep what there is. ClientError.
+
+    The broker knows the strategies AVG and AVG_BY_CIRCLE only.
+    """
+    wanted = {
+        "clientId": instance.client_id,
+        "consumerGroup": group,
+        "messageModel": model.value,
+        "strategyName": strategy,
+        "topic": topic,
+    }
+    request = RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, body=java_json.dumps(wanted))
+    items = (await _ask(instance, topic, request, TIMEOUT_S)).get("messageQueueAssignments")
+    if items is None:
+        return None
+    if not isinstance(items, list) or len(items) > ASSIGNED_MAX:
+        raise ClientError(f"messageQueueAssignments: at most {ASSIGNED_MAX} are wanted")
+    try:
+        return dict(
+            _assigned(item) for item in items if not isinstance(item, dict) or item.get("messageQueue")
+        )
+    except java_json.JsonError as error:
+        raise ClientError(f"messageQueueAssignments: {error}") from error
+
+
+def _assigned(item: object) -> tuple[MessageQueue, RequestMode]:
+    if not isinstance(item, dict):
+        raise java_json.JsonError("an assignment is wanted")
+    mode = RequestMode.POP if item.get("mode") == RequestMode.POP.value else RequestMode.PULL
+    return java_json.message_queue(item["messageQueue"]), mode
+
+
+async def _ask(
+    instance: Instance, topic: str, request: RemotingCommand, timeout_s: float
+) -> Mapping[str, object]:
+    address = instance.routes.any_broker_of(topic)
+    if address is None:
+        await instance.routes.refresh(topic)
+        address = instance.routes.any_broker_of(topic)
+    if address is None:
+        raise ClientError(f"topic {topic}: no broker is known")
+    answer = check(await instance.call(address, request, timeout_s), address)
+    try:
+        content = java_json.loads(answer.body)
+    except java_json.JsonError as error:
+        raise ClientError(f"{address}: {error}") from error
+    if not isinstance(content, dict):
+        raise ClientError(f"{address}: an object is wanted")
+    return content

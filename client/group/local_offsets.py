@@ -1,0 +1,157 @@
+"""LocalOffsetStore: offsets of one member in a file of its own, for BROADCASTING. Java's place and form.
+
+`<directory>/<client id>/<group>/offsets.json`; the state before is kept in `.bak`. Java's client and this one read each
+other's files. The file is read and written in threads, one at a time; everything else is for the event loop only.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from firearrow.client.errors import OffsetUnknown
+from firearrow.client.group import java_json
+from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
+from firearrow.client.message import MessageQueue
+
+log = logging.getLogger("firearrow.client")
+FILE_NAME = "offsets.json"
+
+
+class LocalOffsetStore(OffsetTable):
+    def __init__(self, directory: str | os.PathLike[str], client_id: str, group: str) -> None:
+        super().__init__()
+        self._file = OffsetFile(Path(directory) / client_id / group / FILE_NAME)
+        self._alone = asyncio.Lock()
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
+
+    async def load(self) -> None:
+        async with self._alone:
+            stored = await asyncio.to_thread(self._file.read)
+        for queue, offset in stored.items():
+            self.update(queue, offset)
+
+    async def read(self, queue: MessageQueue, how: ReadOffset) -> int:
+        """A file that cannot be read holds nothing: there is nobody else to ask."""
+        if how is not ReadOffset.STORE:
+            known = self.remembered(queue)
+            if known != NOT_FOUND or how is ReadOffset.MEMORY:
+                return known
+        try:
+            async with self._alone:
+                stored = await asyncio.to_thread(self._file.read)
+        except OffsetUnknown as error:
+            log.warning("%s", error)
+            return NOT_FOUND
+        offset = stored.get(queue, NOT_FOUND)
+        if offset != NOT_FOUND:
+            self.update(queue, offset)
+        return offset
+
+    async def persist_all(self, queues: Collection[MessageQueue]) -> None:
+        """What the file says of other queues stays."""
+        await self._merge(queues)
+
+    async def persist(self, queue: MessageQueue) -> None:
+        await self._merge((queue,))
+
+    async def _merge(self, queues: Iterable[MessageQueue]) -> None:
+        fresh = {queue: offset for queue in queues if (offset := self.remembered(queue)) != NOT_FOUND}
+        if not fresh:
+            return
+        try:
+            async with self._alone:
+                await asyncio.to_thread(self._file.merge, fresh)
+        except (OffsetUnknown, OSError) as error:
+            log.error("offsets were not written: %s", error)
+
+
+class OffsetFile:
+    """What lies on disk. Any one thread at a time; another process may write, too."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._backup = path.with_name(f"{path.name}.bak")
+        self._known: dict[MessageQueue, int] = {}
+        self._stamp: tuple[int, int, int] | None = None
+        """Of the whole file that `_known` came from."""
+
+    def read(self) -> dict[MessageQueue, int]:
+        """Empty if there is no file. OffsetUnknown: the file is damaged, and so is what was before it."""
+        stamp = _stamp(self.path)
+        if stamp is not None and stamp == self._stamp:
+            return self._known
+        self._known, self._stamp = {}, None
+        try:
+            whole = _offsets(self.path)
+        except (java_json.JsonError, OSError) as error:
+            log.warning("%s: %s; what was before it is read", self.path, error)
+            whole = None
+        if whole is not None:
+            self._known, self._stamp = whole, stamp
+            return whole
+        try:
+            return _offsets(self._backup) or {}
+        except (java_json.JsonError, OSError) as error:
+            raise OffsetUnknown(
+                f"{self._backup}: {error}: repair the offsets or delete both files"
+            ) from error
+
+    def merge(self, fresh: dict[MessageQueue, int]) -> None:
+        """A crash leaves a whole file, the old one or the new one. OffsetUnknown, OSError."""
+        stored = self.read()
+        merged = stored | fresh
+        if self._stamp is not None:
+            if merged == stored:
+                return
+            self._keep_backup()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        table = {queue: merged[queue] for queue in sorted(merged)}
+        self._replace(java_json.dumps({"offsetTable": table}, pretty=True))
+        self._known, self._stamp = merged, _stamp(self.path)
+
+    def _replace(self, text: bytes) -> None:
+        new = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        try:
+            with new.open("wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+        finally:
+            new.unlink(missing_ok=True)
+
+    def _keep_backup(self) -> None:
+        spare = self._backup.with_name(f"{self._backup.name}.{os.getpid()}.tmp")
+        spare.unlink(missing_ok=True)
+        os.link(self.path, spare)
+        spare.replace(self._backup)
+
+
+def _offsets(path: Path) -> dict[MessageQueue, int] | None:
+    """None if there is no file, or nothing in it."""
+    try:
+        if path.stat().st_size > java_json.BYTES_MAX:
+            raise java_json.JsonError(f"over {java_json.BYTES_MAX} bytes")
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if not text:
+        return None
+    content = java_json.loads(text)
+    if not isinstance(content, dict):
+        raise java_json.JsonError("an object with offsetTable is wanted")
+    return java_json.queue_offsets(content.get("offsetTable") or {})
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Changes with each new content. None: nothing that can be read."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,107 @@
+"""RemoteOffsetStore: offsets of a group at the brokers, for CLUSTERING.
+
+Written one-way: what is lost comes again with the next write. Event loop only.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.client.errors import ClientError, OffsetUnknown, check
+from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.routes import MASTER
+from firearrow.client.message import MessageQueue
+
+log = logging.getLogger("firearrow.client")
+TIMEOUT_S = 5
+TURN = 100
+"""Offsets written before others on the loop have their turn."""
+
+
+class RemoteOffsetStore(OffsetTable):
+    """`group` by its name at the brokers."""
+
+    def __init__(self, instance: Instance, group: str) -> None:
+        super().__init__()
+        self._instance = instance
+        self._group = group
+
+    async def load(self) -> None:
+        """Nothing to do: each queue is asked for when it is begun."""
+
+    async def read(self, queue: MessageQueue, how: ReadOffset) -> int:
+        if how is not ReadOffset.STORE:
+            known = self.remembered(queue)
+            if known != NOT_FOUND or how is ReadOffset.MEMORY:
+                return known
+        try:
+            offset = await self._ask(queue)
+        except (ClientError, FieldError) as error:
+            raise OffsetUnknown(f"{queue}: its offset could not be read: {error}") from error
+        if offset != NOT_FOUND:
+            self.update(queue, offset)
+        return offset
+
+    async def persist_all(self, queues: Collection[MessageQueue]) -> None:
+        """Entries of other queues are forgotten."""
+        if not queues:
+            return
+        wanted = set(queues)
+        for queue in self.snapshot().keys() - wanted:
+            self.remove(queue)
+        for number, queue in enumerate(wanted):
+            await self.persist(queue)  # as it is by now: others may move it meanwhile
+            if number % TURN == TURN - 1:
+                await asyncio.sleep(0)
+
+    async def persist(self, queue: MessageQueue) -> None:
+        offset = self.remembered(queue)
+        if offset != NOT_FOUND:
+            await self._write(queue, offset)
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Tell the broker and wait until it knows. ClientError."""
+        address = await self._address(queue, only_master=False)
+        command = self._update(queue, offset, oneway=False)
+        check(await self._instance.call(address, command, TIMEOUT_S), queue.broker_name)
+
+    async def _ask(self, queue: MessageQueue) -> int:
+        address = await self._address(queue, only_master=True)
+        command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, self._fields(queue))
+        answer = await self._instance.call(address, command, TIMEOUT_S)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return NOT_FOUND
+        return check(answer, queue.broker_name).integer("offset")
+
+    async def _write(self, queue: MessageQueue, offset: int) -> None:
+        try:
+            address = await self._address(queue, only_master=False)
+            await self._instance.channels.oneway(address, self._update(queue, offset, oneway=True))
+        except ClientError as error:
+            log.warning("offset %d of %s was not told: %s", offset, queue, error)
+
+    def _update(self, queue: MessageQueue, offset: int, *, oneway: bool) -> RemotingCommand:
+        ext = self._fields(queue) | {"commitOffset": str(offset)}
+        return RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, ext, oneway=oneway)
+
+    def _fields(self, queue: MessageQueue) -> dict[str, str]:
+        return {
+            "consumerGroup": self._group,
+            "topic": queue.topic,
+            "queueId": str(queue.queue_id),
+            "bname": queue.broker_name,
+        }
+
+    async def _address(self, queue: MessageQueue, *, only_master: bool) -> str:
+        """The master's; if the broker is not known the route is asked for once, and then a slave will do, too."""
+        routes = self._instance.routes
+        found = routes.address(queue.broker_name, MASTER, only_this=only_master)
+        if found is None:
+            await routes.refresh(queue.topic)
+            found = routes.address(queue.broker_name, MASTER)
+        if found is None:
+            raise ClientError(f"broker {queue.broker_name} is not known")
+        return found.address

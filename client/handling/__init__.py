@@ -1,0 +1,1 @@
+"""Messages brought to handlers, and what becomes of their answers."""

@@ -1,0 +1,164 @@
+"""ConcurrentService: chunks of what was pulled go to handlers side by side, and finish in any order.
+
+The offset stored is always that of the lowest unfinished message. Event loop only; handlers may run in threads.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.consume_directly import consume_directly
+from firearrow.client.handling.consuming import Cancellable, ConsumeResult, Every, Later, OffsetSink, Verdict
+from firearrow.client.handling.crew import Crew
+from firearrow.client.handling.expiry import Expiry
+from firearrow.client.handling.listeners import HandlerThreads
+from firearrow.client.message import MessageQueue
+
+log = logging.getLogger("firearrow.client")
+
+RESUBMIT_S = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """What one call of a handler gets. `began`: when it got it (Java writes that into each message's properties)."""
+
+    messages: list[ReceivedMessage]
+    process_queue: ProcessQueue
+    queue: MessageQueue
+    began: float | None = None
+
+
+class ConcurrentService:
+    """`send_back(message, delay_level)` says whether the message is safe; None in BROADCASTING: failures are dropped.
+
+    `queues` are the ProcessQueues in force, `every` an Instance's: for what handlers keep too long.
+    """
+
+    def __init__(
+        self,
+        *,
+        calls: HandlerCalls,
+        threads: HandlerThreads,
+        at_a_time: int,
+        batch_size: int,
+        offsets: OffsetSink,
+        send_back: Callable[[ReceivedMessage, int], Awaitable[bool]] | None,
+        queues: Callable[[], Iterable[ProcessQueue]],
+        every: Every,
+        timeout_s: float = 15 * 60,
+        later: Later | None = None,
+    ) -> None:
+        self._calls = calls
+        self._threads = threads
+        self._batch_size = batch_size
+        self._offsets = offsets
+        self._send_back = send_back
+        self._queues = queues
+        self._every = every
+        self._timeout_s = timeout_s
+        self._crew: Crew[Chunk] = Crew(at_a_time, self._consume, later)
+        self._running: set[Chunk] = set()
+        self._sweeper: Cancellable | None = None
+
+    async def start(self) -> None:
+        if self._send_back is not None:
+            expiry = Expiry(
+                queues=self._queues,
+                began=self._began,
+                send_back=self._send_back,
+                timeout_s=self._timeout_s,
+                clock=self._calls.clock,
+            )
+            self._sweeper = self._every(self._timeout_s, expiry.sweep, self._timeout_s)
+
+    async def stop(self, within_s: float) -> None:
+        """What has not begun stays unfinished, so that offsets stop before it and nothing is handled twice."""
+        await self._crew.stop(within_s)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._threads.close()
+
+    def submit(
+        self,
+        messages: list[ReceivedMessage],
+        process_queue: ProcessQueue,
+        queue: MessageQueue,
+        dispatch: bool = True,
+    ) -> None:
+        if not messages:
+            return
+        self._calls.restore_topics(messages, queue)
+        size = self._batch_size
+        if len(messages) > size:
+            pieces = [messages[at : at + size] for at in range(0, len(messages), size)]
+        else:
+            pieces = [messages]
+        for piece in pieces:
+            while (alike := self._calls.same_topic(piece, queue)) < len(piece):
+                self._crew.add(Chunk(piece[:alike], process_queue, queue))
+                piece = piece[alike:]  # noqa: PLW2901
+            self._crew.add(Chunk(piece, process_queue, queue))
+
+    async def consume_directly(self, message: ReceivedMessage, broker_name: str) -> dict[str, object]:
+        return await consume_directly(message, broker_name, self._calls, orderly=False)
+
+    # ---- one chunk ----
+
+    async def _consume(self, chunk: Chunk) -> None:
+        if chunk.process_queue.dropped:
+            log.debug("%s was given away: %d messages are left to others", chunk.queue, len(chunk.messages))
+            return
+        chunk.began = self._calls.clock()
+        self._running.add(chunk)
+        try:
+            verdict = await self._calls.call(chunk.messages, chunk.queue)
+        finally:
+            self._running.discard(chunk)
+        if chunk.process_queue.dropped:
+            log.info(
+                "%s was given away meanwhile: %d results count no more", chunk.queue, len(chunk.messages)
+            )
+            return
+        await self._settle(chunk, verdict)
+
+    async def _settle(self, chunk: Chunk, verdict: Verdict) -> None:
+        size = len(chunk.messages)
+        done = min(verdict.accepted, size) if verdict.result is ConsumeResult.SUCCESS else 0
+        stats, finished = self._calls.stats, chunk.messages
+        if done:
+            stats.succeeded(chunk.queue.topic, done)
+        if done < size:
+            stats.failed(chunk.queue.topic, size - done)
+            finished = await self._give_back(chunk, done, verdict.delay_level)
+        offset = chunk.process_queue.remove(finished)
+        if offset >= 0 and not chunk.process_queue.dropped:
+            self._offsets.update(chunk.queue, offset, increase_only=True)
+
+    async def _give_back(self, chunk: Chunk, done: int, delay_level: int) -> list[ReceivedMessage]:
+        """The messages of the chunk that are finished now; those that nobody took come to a handler again soon."""
+        failed = chunk.messages[done:]
+        if self._send_back is None:
+            log.warning("broadcasting: %d messages of %s failed and are dropped", len(failed), chunk.queue)
+            return chunk.messages
+        finished, kept = chunk.messages[:done], []
+        for message in failed:
+            if not chunk.process_queue.contains(message):
+                log.info("%r was sent back already, as expired", message)
+            elif not await self._send_back(message, delay_level):
+                message.reconsume_times += 1
+                kept.append(message)
+                continue
+            finished.append(message)
+        if kept:
+            self._crew.call_later(RESUBMIT_S, lambda: self.submit(kept, chunk.process_queue, chunk.queue))
+        return finished
+
+    def _began(self, process_queue: ProcessQueue, message: ReceivedMessage) -> float | None:
+        for chunk in self._running:
+            if chunk.process_queue is process_queue and any(held is message for held in chunk.messages):
+                return chunk.began
+        return None

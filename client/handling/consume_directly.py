@@ -1,0 +1,69 @@
+"""CONSUME_MESSAGE_DIRECTLY (309): an operator has one message handled here and now, and is told what the handler said.
+
+Never touches offsets, and never sends back. Event loop only.
+"""
+
+import json
+import time
+from collections.abc import Callable
+
+from firearrow._native.store.received import ReceivedMessage, decode_messages
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.consuming import ConsumeResult, ConsumeService, Verdict
+from firearrow.client.message import MessageQueue
+
+RESULTS = {
+    ConsumeResult.SUCCESS: "CR_SUCCESS",
+    ConsumeResult.RETRY_LATER: "CR_LATER",
+    ConsumeResult.SUSPEND: "CR_LATER",
+    ConsumeResult.COMMIT: "CR_COMMIT",
+    ConsumeResult.ROLLBACK: "CR_ROLLBACK",
+}
+Opener = Callable[[int, bytes], bytes]
+
+
+async def consume_directly(
+    message: ReceivedMessage,
+    broker_name: str,
+    calls: HandlerCalls,
+    *,
+    orderly: bool,
+    auto_commit: bool = True,
+) -> dict[str, object]:
+    """Java's ConsumeMessageDirectlyResult."""
+    message.broker_name = broker_name
+    queue = MessageQueue(message.topic, broker_name, message.queue_id)
+    calls.restore_topics([message], queue)
+    began = time.monotonic()
+    verdict = await calls.ask([message])
+    return {
+        "autoCommit": auto_commit,
+        "consumeResult": _result(verdict),
+        "order": orderly,
+        "remark": None if verdict.error is None else f"{type(verdict.error).__name__}: {verdict.error}",
+        "spentTimeMills": round((time.monotonic() - began) * 1000),
+    }
+
+
+async def answer_consume_directly(
+    request: RemotingCommand, service_of: Callable[[str], ConsumeService | None], opener: Opener
+) -> RemotingCommand:
+    """The answer to a broker's 309. `service_of(group)`: whose handlers they are, None if nobody's here."""
+    group = request.text("consumerGroup")
+    service = service_of(group)
+    if service is None:
+        return request.answer(
+            ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer"
+        )
+    broker_name = request.text_or("brokerName", "")
+    messages = decode_messages(request.body, broker_name, opener)
+    if len(messages) != 1:
+        return request.answer(ResponseCode.SYSTEM_ERROR, f"body: {len(messages)} messages, one is wanted")
+    result = await service.consume_directly(messages[0], broker_name)
+    return request.answer(body=json.dumps(result, separators=(",", ":")).encode())
+
+
+def _result(verdict: Verdict) -> str:
+    return "CR_THROW_EXCEPTION" if verdict.error is not None else RESULTS[verdict.result]

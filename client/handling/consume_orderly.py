@@ -1,0 +1,221 @@
+"""OrderlyService: one handler at a time for each queue, in order, as long as the broker's lock on the queue is ours.
+
+A failed batch is put back and the queue rests; offsets move by commits only. Event loop only, but for plain handlers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+from weakref import WeakValueDictionary
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.consume_directly import consume_directly
+from firearrow.client.handling.consuming import Cancellable, ConsumeResult, Every, Later, OffsetSink, Verdict
+from firearrow.client.handling.crew import Crew
+from firearrow.client.handling.listeners import HandlerThreads
+from firearrow.client.message import MessageQueue
+
+log = logging.getLogger("firearrow.client")
+
+LOCK_FIRST_S, LOCK_EVERY_S = 1.0, 20.0
+TRY_LOCK_S, TRY_LOCK_AGAIN_S = 0.1, 0.01
+LOCKED_S, REFUSED_S, NEXT_TURN_S = 0.01, 3.0, 0.01
+REST_S_MIN, REST_S_MAX = 0.01, 30.0
+TURN_S_MAX = 60.0
+"""So long a queue may keep one of the handlers before others get their turn."""
+
+
+class Work(NamedTuple):
+    process_queue: ProcessQueue
+    queue: MessageQueue
+
+
+class Locks(Protocol):
+    """The broker's locks on our queues. `unlock_all` comes last, when offsets are where the next owner reads them."""
+
+    async def lock(self, queue: MessageQueue, /) -> bool: ...
+    async def lock_all(self) -> None: ...
+    async def unlock_all(self) -> None: ...
+
+
+class OrderlyService:
+    """`locks` None: BROADCASTING, every queue is ours. `publish(message)` sends one that failed too often to the retry
+    topic, where the broker makes a dead letter of it, and says whether it was taken.
+
+    Without `auto_commit`, SUCCESS only goes on, and what was taken piles up until COMMIT or ROLLBACK.
+    """
+
+    def __init__(
+        self,
+        *,
+        calls: HandlerCalls,
+        threads: HandlerThreads,
+        at_a_time: int,
+        batch_size: int,
+        offsets: OffsetSink,
+        locks: Locks | None,
+        publish: Callable[[ReceivedMessage], Awaitable[bool]],
+        max_reconsume_times: int,
+        every: Every,
+        rest_s: float = 1.0,
+        auto_commit: bool = True,
+        later: Later | None = None,
+    ) -> None:
+        self._calls = calls
+        self._threads = threads
+        self._batch_size = batch_size
+        self._offsets = offsets
+        self._locks = locks
+        self._publish = publish
+        self._max_reconsume_times = max_reconsume_times
+        self._every = every
+        self._rest_s = rest_s
+        self._auto_commit = auto_commit
+        self._crew: Crew[Work] = Crew(at_a_time, self._consume, later)
+        self._turns: WeakValueDictionary[MessageQueue, asyncio.Lock] = WeakValueDictionary()
+        self._renewal: Cancellable | None = None
+
+    async def start(self) -> None:
+        if self._locks is not None:
+            self._renewal = self._every(LOCK_EVERY_S, self._locks.lock_all, LOCK_FIRST_S)
+
+    async def stop(self, within_s: float) -> None:
+        await self._crew.stop(within_s)
+        if self._renewal is not None:
+            self._renewal.cancel()
+        self._threads.close()
+        if self._locks is not None:
+            await self._locks.unlock_all()
+
+    def submit(
+        self,
+        messages: list[ReceivedMessage],
+        process_queue: ProcessQueue,
+        queue: MessageQueue,
+        dispatch: bool,
+    ) -> None:
+        """Whoever works on the queue finds new messages himself; only `dispatch` begins anew."""
+        if dispatch:
+            self._crew.add(Work(process_queue, queue))
+
+    async def consume_directly(self, message: ReceivedMessage, broker_name: str) -> dict[str, object]:
+        return await consume_directly(
+            message, broker_name, self._calls, orderly=True, auto_commit=self._auto_commit
+        )
+
+    # ---- one turn of a queue ----
+
+    async def _consume(self, work: Work) -> None:
+        turn = self._turns.setdefault(work.queue, asyncio.Lock())
+        async with turn:
+            if work.process_queue.dropped:
+                return
+            if not self._is_ours(work.process_queue):
+                self._try_lock_after(TRY_LOCK_S, work)
+                return
+            ends = self._calls.clock() + TURN_S_MAX
+            going = True
+            while going:
+                going = await self._step(work, ends)
+                await asyncio.sleep(0)  # others get the loop between two calls
+
+    async def _step(self, work: Work, ends: float) -> bool:
+        """One call of a handler; whether to go on at once."""
+        process_queue = work.process_queue
+        if process_queue.dropped or self._crew.stopped:
+            return False
+        if not self._is_ours(process_queue):
+            self._try_lock_after(TRY_LOCK_AGAIN_S, work)
+            return False
+        if self._calls.clock() > ends:
+            self._crew.add_later(NEXT_TURN_S, work)
+            return False
+        messages = self._take(work)
+        if not messages:
+            return False
+        async with process_queue.consume_lock:
+            if process_queue.dropped:
+                return False
+            verdict = await self._calls.call(messages, work.queue)
+        if process_queue.dropped:
+            log.info("%s was given away meanwhile: %d results count no more", work.queue, len(messages))
+            return False
+        return await self._settle(work, messages, verdict)
+
+    def _take(self, work: Work) -> list[ReceivedMessage]:
+        """The next messages with one handler in common."""
+        messages = work.process_queue.take(self._batch_size)
+        if messages:
+            self._calls.restore_topics(messages, work.queue)
+            alike = self._calls.same_topic(messages, work.queue)
+            if alike < len(messages):
+                work.process_queue.make_to_consume_again(messages[alike:])
+                return messages[:alike]
+        return messages
+
+    async def _settle(self, work: Work, messages: list[ReceivedMessage], verdict: Verdict) -> bool:
+        """Do what the verdict says; whether to go on with the queue."""
+        process_queue, queue = work
+        result, stats = verdict.result, self._calls.stats
+        if result is ConsumeResult.SUSPEND:
+            stats.failed(queue.topic, len(messages))
+            if await self._must_repeat(messages):
+                process_queue.make_to_consume_again(messages)
+                self._rest(work, verdict)
+                return False
+            if not self._auto_commit:
+                return True
+        elif self._auto_commit:
+            if result is not ConsumeResult.SUCCESS:
+                log.warning("%s: %s means nothing with auto_commit, taken as SUCCESS", queue, result.name)
+            stats.succeeded(queue.topic, len(messages))
+        elif result is ConsumeResult.SUCCESS:
+            stats.succeeded(queue.topic, len(messages))
+            return True
+        elif result is ConsumeResult.ROLLBACK:
+            process_queue.rollback()
+            self._rest(work, verdict)
+            return False
+        offset = process_queue.commit()
+        if offset >= 0 and not process_queue.dropped:
+            self._offsets.update(queue, offset)
+        return True
+
+    async def _must_repeat(self, messages: list[ReceivedMessage]) -> bool:
+        """Counts the failure. False: all of them failed too often and lie in the retry topic now.
+
+        As Java does it: if one must be repeated, all are, those published before included. The count is ours alone.
+        """
+        repeat = False
+        for message in messages:
+            if message.reconsume_times < self._max_reconsume_times or not await self._publish(message):
+                message.reconsume_times += 1
+                repeat = True
+        return repeat
+
+    def _rest(self, work: Work, verdict: Verdict) -> None:
+        seconds = self._rest_s if verdict.suspend_s is None else verdict.suspend_s
+        self._crew.add_later(min(max(seconds, REST_S_MIN), REST_S_MAX), work)
+
+    # ---- the broker's lock ----
+
+    def _is_ours(self, process_queue: ProcessQueue) -> bool:
+        if self._locks is None:
+            return True
+        return process_queue.locked and not process_queue.lock_expired(self._calls.clock())
+
+    def _try_lock_after(self, after_s: float, work: Work) -> None:
+        log.debug("%s is not locked by us", work.queue)
+        self._crew.call_later(after_s, lambda: self._crew.aside(self._try_lock(work)))
+
+    async def _try_lock(self, work: Work) -> None:
+        if work.process_queue.dropped or self._locks is None:
+            return
+        locked = False
+        try:
+            locked = await self._locks.lock(work.queue)
+        finally:
+            self._crew.add_later(LOCKED_S if locked else REFUSED_S, work)

@@ -1,0 +1,148 @@
+"""AdminCalls: how administrators ask: one broker, the masters of a cluster, the brokers of a topic, a name server.
+
+Who is master is asked of a name server each time. Loop thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.client.errors import ClientError, NoRoute, TransportError, check
+from firearrow.client.inquiry.admin_records import ClusterInfo, cluster_info, read
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.routes import MASTER
+
+log = logging.getLogger("firearrow.client")
+
+TRIES = 5
+ROUTE_GAP_S = 0.02
+
+
+class AdminCalls:
+    """Every call: BrokerError with the refusal, TransportError."""
+
+    def __init__(self, instance: Instance, timeout_s: float) -> None:
+        self.instance = instance
+        self._timeout_s = timeout_s
+
+    async def ask(
+        self, address: str, code: RequestCode, ext: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        request = RemotingCommand.request(code, ext, body)
+        return check(await self.instance.call(address, request, self._timeout_s), address)
+
+    async def ask_again(self, address: str, code: RequestCode, ext: Mapping[str, str]) -> RemotingCommand:
+        """For requests that may be repeated: up to TRIES times while no answer comes."""
+        for _ in range(TRIES - 1):
+            try:
+                return await self.ask(address, code, ext)
+            except TransportError:
+                continue
+        return await self.ask(address, code, ext)
+
+    async def ask_name_server(
+        self, code: RequestCode, ext: Mapping[str, str] | None = None
+    ) -> RemotingCommand:
+        request = RemotingCommand.request(code, ext)
+        return check(await self.instance.name_servers.call(request), "name server")
+
+    async def ask_name_servers(self, code: RequestCode, ext: Mapping[str, str]) -> None:
+        """All of them: for what each must know."""
+        for answer in await self.instance.name_servers.call_all(RemotingCommand.request(code, ext)):
+            check(answer, "name server")
+
+    async def ask_master(
+        self, broker_name: str, topic: str, code: RequestCode, ext: Mapping[str, str]
+    ) -> RemotingCommand:
+        """The answer whatever its code, of the master of a broker that has the topic."""
+        request = RemotingCommand.request(code, ext)
+        return await self.instance.call_master(
+            broker_name, request, self._timeout_s, topic=topic, any_code=True
+        )
+
+    async def ask_broker(self, broker_name: str, code: RequestCode, body: bytes = b"") -> RemotingCommand:
+        address = (await self.masters()).get(broker_name)
+        if address is None:
+            raise ClientError(f"broker {broker_name}: no name server knows a master of it")
+        return await self.ask(address, code, body=body)
+
+    async def ask_brokers_of(
+        self, topic: str, code: RequestCode, ext: Mapping[str, str], body: bytes = b""
+    ) -> dict[str, RemotingCommand]:
+        """Each master of the topic, by the broker's name; all must answer."""
+        await self.instance.routes.refresh(topic)
+        route = self.instance.routes.known(topic)
+        brokers = route.brokers.items() if route is not None else ()
+        masters = {name: ids[MASTER] for name, ids in brokers if MASTER in ids}
+        if not masters:
+            raise NoRoute(f"topic {topic}: no broker has it")
+        answers = await asyncio.gather(*(self.ask(address, code, ext, body) for address in masters.values()))
+        return dict(zip(masters, answers, strict=True))
+
+    async def ask_masters(
+        self,
+        code: RequestCode,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        cluster: str | None = None,
+    ) -> list[RemotingCommand]:
+        """All of them (of one cluster), one after the other; each must agree."""
+        return [
+            await self.ask(address, code, ext, body) for address in (await self.masters(cluster)).values()
+        ]
+
+    async def ask_who_knows(self, code: RequestCode, ext: Mapping[str, str]) -> list[RemotingCommand]:
+        """The answers of those masters that have one, at least one; else the last error."""
+        found: list[RemotingCommand] = []
+        failure: ClientError | None = None
+        for address in (await self.masters()).values():
+            try:
+                found.append(await self.ask(address, code, ext))
+            except ClientError as error:
+                log.debug("%s has no answer: %s", address, error)
+                failure = error
+        if failure is not None and not found:
+            raise failure
+        return found
+
+    async def clusters(self) -> ClusterInfo:
+        answer = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return read(answer.body, cluster_info)
+
+    async def masters(self, cluster: str | None = None) -> dict[str, str]:
+        """Name → address. ClientError: there is none, or no such cluster."""
+        info = await self.clusters()
+        if cluster is not None and cluster not in info.clusters:
+            raise ClientError(f"cluster {cluster}: known are {', '.join(sorted(info.clusters)) or 'none'}")
+        names = sorted(info.brokers) if cluster is None else info.clusters[cluster]
+        found = {name: info.brokers[name][MASTER] for name in names if MASTER in info.brokers.get(name, {})}
+        if not found:
+            raise ClientError("no name server knows a master")
+        return found
+
+    async def await_route(self, topic: str, broker_names: set[str]) -> None:
+        """Until a name server tells of the topic at these brokers; they are told a moment after the brokers took it."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                while not broker_names <= await self._brokers_of(topic):  # noqa: ASYNC110
+                    await asyncio.sleep(ROUTE_GAP_S)  # nobody tells us
+        except TimeoutError:
+            raise ClientError(f"topic {topic}: brokers took it, but no name server knows it yet") from None
+
+    async def _brokers_of(self, topic: str) -> set[str]:
+        try:
+            await self.instance.routes.refresh(topic)
+        except NoRoute:
+            return set()
+        route = self.instance.routes.known(topic)
+        return {data.broker_name for data in route.queues} if route is not None else set()
+
+
+def integer_of(answer: RemotingCommand, field: str, broker_name: str) -> int:
+    """A field of an answer. ClientError: it is missing, or no number."""
+    try:
+        return answer.integer(field)
+    except FieldError as error:
+        raise ClientError(f"{broker_name}: an answer that cannot be read: {error}") from error

@@ -1,0 +1,185 @@
+"""Channels: the sockets of an instance, one for each address, opened when first wanted. Adds fields and signature.
+
+A host's name is looked up anew for each connection. Loop thread.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.errors import ConfigError, ConnectFailed, NotRunning
+from firearrow.client.hooks import RpcHook
+from firearrow.client.link.channel import Channel
+from firearrow.client.link.signing import sign
+from firearrow.client.options import ClientOptions
+
+Asked = Callable[[RemotingCommand, Channel], None]
+
+
+class Channels:
+    """`reopened(address)` is told when an address was reached again after a connection to it was lost."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: ClientOptions,
+        asked: Asked,
+        reopened: Callable[[str], None],
+    ) -> None:
+        self.loop = loop
+        self.hooks: list[RpcHook] = []
+        self._options = options
+        self._asked = asked
+        self._reopened = reopened
+        self._open: dict[str, Channel] = {}
+        self._opening: dict[str, asyncio.Task[Channel]] = {}
+        self._all: set[Channel] = set()
+        self._reached: set[str] = set()
+        self._tls = _tls(options.tls)
+        self._closed = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    async def call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """The answer, whatever its code. TransportError (and its kinds), TooManyRequests."""
+        deadline = self.loop.time() + timeout_s
+        while True:
+            channel = self.held(address) or await self.open(address, deadline - self.loop.time())
+            self.prepare(command, address)
+            answer = await channel.call(command, max(deadline - self.loop.time(), 0))
+            for hook in self.hooks:
+                hook.after(address, command, answer)
+            if answer.code != ResponseCode.GO_AWAY or channel.retired:
+                return answer
+            self._retire(channel)
+
+    async def oneway(self, address: str, command: RemotingCommand) -> None:
+        """Send and expect nothing. ConnectFailed."""
+        channel = self.held(address) or await self.open(address, self._options.connect_timeout_s)
+        command.flag |= 2
+        self.prepare(command, address)
+        channel.oneway(command)
+
+    def held(self, address: str) -> Channel | None:
+        """The open channel to this address, if there is one."""
+        channel = self._open.get(address)
+        return channel if channel is not None and not channel.closed else None
+
+    @property
+    def plain(self) -> bool:
+        """Requests leave as they are made: nothing is added to their fields."""
+        options = self._options
+        return not (self.hooks or options.credentials or options.namespace_v2)
+
+    def prepare(self, command: RemotingCommand, address: str) -> None:
+        """Add what every request carries; the signature comes last."""
+        options = self._options
+        if options.namespace_v2:
+            command.ext["nsd"] = "true"
+            command.ext["ns"] = options.namespace_v2
+        if options.binary_headers:
+            command.serializer = 1
+        for hook in self.hooks:
+            hook.before(address, command)
+        if options.credentials is not None:
+            sign(command, options.credentials)
+
+    async def open(self, address: str, timeout_s: float) -> Channel:
+        """The channel to this address, shared by all who ask while it is being opened. ConnectFailed."""
+        if self._closed:
+            raise NotRunning("the client is closed")
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = self.loop.create_task(self._connect(address))
+            self._opening[address] = opening
+            opening.add_done_callback(lambda task: self._connected(address, task))
+        try:
+            async with asyncio.timeout(max(timeout_s, 0)):
+                return await asyncio.shield(opening)
+        except TimeoutError:
+            raise ConnectFailed(f"{address}: not connected in time") from None
+
+    async def close(self, within_s: float = 3) -> None:
+        """Let answers on the way arrive, then close every socket."""
+        self._closed = True
+        for task in list(self._opening.values()):
+            task.cancel()
+        for channel in list(self._all):
+            channel.retire()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._empty.wait()
+        for channel in list(self._all):
+            channel.abort()
+        self._open.clear()
+
+    def close_idle(self) -> None:
+        """Close what was silent for `idle_s` and waits for nothing."""
+        oldest = self.loop.time() - self._options.idle_s
+        for channel in [c for c in self._all if c.last_seen < oldest and not c.pending]:
+            self._reached.discard(channel.address)
+            channel.close()
+
+    async def _connect(self, address: str) -> Channel:
+        host, port = host_port(address)
+        options = self._options
+        try:
+            async with asyncio.timeout(options.connect_timeout_s):
+                _, channel = await self.loop.create_connection(
+                    lambda: Channel(self.loop, address, self._asked, self._left, options.pending_max),
+                    host,
+                    port,
+                    ssl=self._tls,
+                    server_hostname=host if self._tls else None,
+                )
+        except TimeoutError:
+            raise ConnectFailed(f"{address}: not connected within {options.connect_timeout_s} s") from None
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectFailed(f"{address}: {error}") from error
+        self._open[address] = channel
+        self._all.add(channel)
+        self._empty.clear()
+        if address in self._reached:
+            self._reopened(address)
+        self._reached.add(address)
+        return channel
+
+    def _connected(self, address: str, task: asyncio.Task[Channel]) -> None:
+        self._opening.pop(address, None)
+        if not task.cancelled():
+            task.exception()
+
+    def retire(self, address: str) -> None:
+        """Use the channel to this address no more: the next request opens another."""
+        channel = self._open.get(address)
+        if channel is not None:
+            self._retire(channel)
+
+    def _retire(self, channel: Channel) -> None:
+        if self._open.get(channel.address) is channel:
+            del self._open[channel.address]
+        channel.retire()
+
+    def _left(self, channel: Channel) -> None:
+        self._all.discard(channel)
+        if not self._all:
+            self._empty.set()
+        if self._open.get(channel.address) is channel:
+            del self._open[channel.address]
+
+
+def host_port(address: str) -> tuple[str, int]:
+    """`host:port`, an IPv6 address in brackets or not. ConfigError."""
+    host, separator, port = address.strip().rpartition(":")
+    if not separator or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"{address!r} is no address: `host:port` is wanted")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _tls(wanted: bool | ssl.SSLContext) -> ssl.SSLContext | None:
+    if isinstance(wanted, ssl.SSLContext):
+        return wanted
+    return ssl.create_default_context() if wanted else None

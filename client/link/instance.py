@@ -1,0 +1,300 @@
+"""Instance: what producers and consumers of one client id share: sockets, routes, heartbeats, timers.
+
+Made by the first that wants it, closed by the last that leaves. One instance lives in one event loop, and only there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.errors import ClientError, ConfigError, NotRunning, RocketMQError, check
+from firearrow.client.link import identity
+from firearrow.client.link.channel import Channel
+from firearrow.client.link.channels import Channels
+from firearrow.client.link.heartbeat import Heartbeats
+from firearrow.client.link.missing_routes import EACH_S, MissingRoutes
+from firearrow.client.link.name_servers import NameServers
+from firearrow.client.link.roles import ConsumerRole, ProducerRole
+from firearrow.client.link.routes import RouteTable
+from firearrow.client.options import ClientOptions
+
+log = logging.getLogger("firearrow.client")
+
+Served = RemotingCommand | None | Awaitable[RemotingCommand | None]
+InboundHandler = Callable[[RemotingCommand, str], Served]
+REBALANCE_GAP_S = 1.0
+FETCH_NAME_SERVERS_S = 120
+
+_instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, "Instance"]] = WeakKeyDictionary()
+
+
+class Instance:
+    """`serve` names who answers a request code that brokers send us."""
+
+    @classmethod
+    async def of(
+        cls, options: ClientOptions, *, broadcasting: bool = False, stream: bool = False
+    ) -> "Instance":
+        """The instance of this client id in the running loop; each call is paired with one of `leave`. ConfigError."""
+        loop = asyncio.get_running_loop()
+        client_id = identity.client_id(options, broadcasting=broadcasting, stream=stream)
+        here = _instances.setdefault(loop, {})
+        instance = here.get(client_id)
+        if instance is None:
+            instance = here[client_id] = cls(loop, options, client_id)
+            instance._start()
+        elif replace(options, generated_name="") != replace(instance.options, generated_name=""):
+            raise ConfigError(
+                f"client id {client_id} is taken here by other ClientOptions: give one of them an instance_name"
+            )
+        instance._users += 1
+        return instance
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, options: ClientOptions, client_id: str) -> None:
+        self.loop = loop
+        self.options = options
+        self.client_id = client_id
+        self.producers: dict[str, ProducerRole] = {}
+        self.consumers: dict[str, ConsumerRole] = {}
+        self.channels = Channels(loop, options, self._asked, self._reopened)
+        self.name_servers = NameServers(self.channels, options)
+        self.routes = RouteTable(self.name_servers)
+        self.heartbeats = Heartbeats(
+            client_id, options, self.channels, self.routes, self.producers.values, self.consumers.values
+        )
+        self._missing = MissingRoutes(
+            self.routes, self._consumed_topics, self._introduce, loop.time, options.poll_name_server_s
+        )
+        self._serves: dict[int, InboundHandler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._users = 0
+        self._unbalanced = asyncio.Event()
+        self._closed = False
+
+    async def leave(self) -> None:
+        """The last to leave closes it: timers end, answers on the way arrive, sockets close."""
+        self._users -= 1
+        if self._users > 0 or self._closed:
+            return
+        self._closed = True
+        _instances.get(self.loop, {}).pop(self.client_id, None)
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.channels.close()
+
+    # ---- who is here ----
+
+    async def join_producer(self, role: ProducerRole) -> None:
+        """ConfigError: a producer of this group is here already."""
+        if self.producers.setdefault(role.group, role) is not role:
+            raise ConfigError(f"a producer of group {role.group} runs in this instance already")
+        self.heartbeats.forget()
+
+    async def leave_producer(self, role: ProducerRole) -> None:
+        if self.producers.get(role.group) is role:
+            del self.producers[role.group]
+            await self._unregister({"producerGroup": role.group})
+
+    async def join_consumer(self, role: ConsumerRole) -> None:
+        """ConfigError: a consumer of this group is here already."""
+        if self.consumers.setdefault(role.group, role) is not role:
+            raise ConfigError(f"a consumer of group {role.group} runs in this instance already")
+        self.heartbeats.forget()
+
+    async def leave_consumer(self, role: ConsumerRole) -> None:
+        if self.consumers.get(role.group) is role:
+            del self.consumers[role.group]
+            await self._unregister({"consumerGroup": role.group})
+
+    async def heartbeat_all(self) -> int:
+        """Tell every known broker who is here; how many answered."""
+        return await self.heartbeats.beat_all()
+
+    def broker_version(self, address: str) -> int:
+        return self.heartbeats.version(address)
+
+    # ---- calls ----
+
+    async def call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """The answer, whatever its code. TransportError, TooManyRequests."""
+        return await self.channels.call(address, command, timeout_s)
+
+    async def call_master(
+        self,
+        broker_name: str,
+        command: RemotingCommand,
+        timeout_s: float,
+        *,
+        topic: str | None = None,
+        any_code: bool = False,
+    ) -> RemotingCommand:
+        """To the master of a broker; an unknown one is looked for once by `topic`. BrokerError unless `any_code`."""
+        answer = await self.call(await self.master(broker_name, topic), command, timeout_s)
+        return answer if any_code else check(answer, broker_name)
+
+    async def oneway_master(
+        self, broker_name: str, command: RemotingCommand, topic: str | None = None
+    ) -> None:
+        await self.channels.oneway(await self.master(broker_name, topic), command)
+
+    async def master(self, broker_name: str, topic: str | None = None) -> str:
+        """Its address. ClientError: no such broker is known."""
+        address = self.routes.master(broker_name)
+        if address is None and topic is not None:
+            await self.routes.refresh(topic)
+            address = self.routes.master(broker_name)
+        if address is None:
+            raise ClientError(f"broker {broker_name} is not known")
+        return address
+
+    # ---- what brokers ask ----
+
+    def serve(self, code: int, handler: InboundHandler) -> None:
+        """`handler(request, address)` answers this code; None is no answer."""
+        self._serves[code] = handler
+
+    def _asked(self, request: RemotingCommand, channel: Channel) -> None:
+        self.spawn(self._serve(request, channel))
+
+    async def _serve(self, request: RemotingCommand, channel: Channel) -> None:
+        handler = self._serves.get(request.code)
+        try:
+            if handler is None:
+                answer: RemotingCommand | None = request.answer(
+                    ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request code {request.code} is not served here"
+                )
+            else:
+                served = handler(request, channel.address)
+                answer = await served if isinstance(served, Awaitable) else served
+        except Exception as error:
+            log.exception("request %d of %s", request.code, channel.address)
+            answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        if answer is not None and not request.is_oneway and not channel.closed:
+            channel.send(answer.encode())
+
+    def _changed(self, request: RemotingCommand, address: str) -> None:
+        self.rebalance_soon()
+
+    def _reopened(self, address: str) -> None:
+        if any(address == known for _, _, known in self.routes.addresses()):
+            self.spawn(self._meet_again(address))
+
+    async def _meet_again(self, address: str) -> None:
+        """A broker that is back must hear of us before it is asked."""
+        if await self.heartbeats.beat(address):
+            self.rebalance_soon()
+
+    # ---- timers ----
+
+    def rebalance_soon(self, after_s: float = 0) -> None:
+        if after_s > 0:
+            self.loop.call_later(after_s, self._unbalanced.set)
+        else:
+            self._unbalanced.set()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task that ends with the instance; its failure is logged."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def every(
+        self, seconds: float, work: Callable[[], Awaitable[object]], first_s: float | None = None
+    ) -> asyncio.Task[Any]:
+        """Do `work` again and again until the instance closes or the task is cancelled; failures are logged."""
+        return self.spawn(self._repeat(seconds, work, seconds if first_s is None else first_s))
+
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[object]], first_s: float) -> None:
+        await asyncio.sleep(first_s)
+        while True:
+            try:
+                await work()
+            except RocketMQError as error:
+                log.warning("%s: %s", getattr(work, "__qualname__", work), error)
+            except Exception:
+                log.exception("%s", getattr(work, "__qualname__", work))
+            await asyncio.sleep(seconds)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a task of the client failed", exc_info=error)
+
+    def _start(self) -> None:
+        options = self.options
+        self.every(FETCH_NAME_SERVERS_S, self.name_servers.fetch, 0)
+        self.every(options.poll_name_server_s, self._refresh_routes)
+        self.every(EACH_S, self._missing.look)
+        self.every(options.heartbeat_s, self.heartbeat_all, min(1, options.heartbeat_s))
+        self.every(options.persist_offsets_s, self._persist_offsets)
+        self.every(min(options.idle_s, 5), self._close_idle)
+        self.spawn(self._rebalance())
+
+    async def _close_idle(self) -> None:
+        self.channels.close_idle()
+
+    async def _refresh_routes(self) -> None:
+        topics: set[str] = set()
+        for role in (*self.producers.values(), *self.consumers.values()):
+            topics |= role.topics()
+        self.routes.forget_but(topics)
+        for topic in sorted(topics):
+            try:
+                if await self.routes.refresh(topic):
+                    self.rebalance_soon()
+            except ClientError as error:
+                log.debug("route of %s: %s", topic, error)
+
+    async def _introduce(self) -> None:
+        """Brokers of a new route may be new, too; they must hear of us before we ask who is in the group."""
+        await self.heartbeat_all()
+        self.rebalance_soon()
+
+    def _consumed_topics(self) -> set[str]:
+        return set().union(*(consumer.topics() for consumer in self.consumers.values()))
+
+    async def _persist_offsets(self) -> None:
+        for consumer in list(self.consumers.values()):
+            await consumer.persist_offsets()
+
+    async def _rebalance(self) -> None:
+        """Rounds for all consumers: when told to, at most one a second; else every 20 s, or after 1 s if unbalanced."""
+        wait_s = self.options.rebalance_s
+        while True:
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._unbalanced.wait()
+            except TimeoutError:
+                pass
+            self._unbalanced.clear()
+            balanced = True
+            for consumer in list(self.consumers.values()):
+                try:
+                    balanced = await consumer.rebalance() and balanced
+                except Exception:
+                    log.exception("rebalance of %s", consumer.group)
+                    balanced = False
+            wait_s = self.options.rebalance_s if balanced else REBALANCE_GAP_S
+            await asyncio.sleep(REBALANCE_GAP_S)
+
+    async def _unregister(self, who: dict[str, str]) -> None:
+        """Tell every broker that one of us is gone. One that cannot be told finds out by itself."""
+        if self._closed:
+            raise NotRunning("the client is closed")
+        self.heartbeats.forget()
+        for _, _, address in self.routes.addresses():
+            request = RemotingCommand.request(
+                RequestCode.UNREGISTER_CLIENT, {"clientID": self.client_id} | who
+            )
+            try:
+                await self.call(address, request, self.options.api_timeout_s)
+            except ClientError as error:
+                log.info("leaving %s: %s", address, error)

@@ -1,0 +1,1 @@
+"""Running consumers, put together from the other rooms."""

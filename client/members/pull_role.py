@@ -1,0 +1,267 @@
+"""PullRole: what a running pull consumer is made of, put together: offsets, pull tasks, rebalance.
+
+What its instance knows of the consumer (a ConsumerRole). Made for one run: begun once, ended once. Event loop only.
+"""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.errors import ClientError, NoRoute
+from firearrow.client.group.allocate import strategy_of
+from firearrow.client.group.local_offsets import LocalOffsetStore
+from firearrow.client.group.offset_store import OffsetStore, ReadOffset
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.pull_request import PullRequest
+from firearrow.client.group.rebalance import Queues, RebalanceParts, Rebalancer
+from firearrow.client.group.remote_offsets import RemoteOffsetStore
+from firearrow.client.group.start_offset import start_offset
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.handling.subscriptions import now_ms
+from firearrow.client.hooks import FilterHook
+from firearrow.client.inquiry.inspection import serve_inspection
+from firearrow.client.inquiry.running_info import Running, running_info
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.positions import Positions
+from firearrow.client.message import MessageQueue
+from firearrow.client.options import MessageModel, PullConsumerOptions
+from firearrow.client.pulling.pull_tasks import UNKNOWN, PullTaskParts, PullTasks
+from firearrow.client.pulling.pulling import Puller
+
+log = logging.getLogger("firearrow.client")
+
+QueueListener = Callable[[str, Queues, Queues], Awaitable[None] | None]
+"""`(topic, all queues, my queues)` when my queues have changed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PullSetting:
+    """What a user has said, by names that brokers know. He subscribes, or else he assigns: then `assigned` is a set."""
+
+    group: str
+    options: PullConsumerOptions
+    offset_store: OffsetStore | None = None
+    filter_hooks: Sequence[FilterHook] = ()
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    listeners: dict[str, QueueListener] = field(default_factory=dict)
+    assigned: frozenset[MessageQueue] | None = None
+    expressions: dict[str, Subscription] = field(default_factory=dict)
+    """What is wanted of the topics whose queues are assigned."""
+
+
+class PullRole:
+    def __init__(self, instance: Instance, setting: PullSetting) -> None:
+        self.instance = instance
+        self.group = setting.group
+        self.setting = setting
+        self.options = options = setting.options
+        self.running = False
+        self.offsets = setting.offset_store or self._default_offsets()
+        self.positions = Positions(instance)
+        self._started_ms = now_ms()
+        self._process_queues: dict[MessageQueue, ProcessQueue] = {}
+        self._start_offset = start_offset(
+            self.offsets,
+            self.positions,
+            options.from_where,
+            int(options.from_time.timestamp() * 1000),
+            ReadOffset.MEMORY_FIRST,
+        )
+        self.tasks = PullTasks(
+            PullTaskParts(
+                options=options,
+                pull=Puller(instance, self.group, setting.filter_hooks).pull,
+                subscription=self._wanted,
+                start_offset=self._start_offset,
+                exception_delay_s=instance.options.exception_delay_s,
+            )
+        )
+        self.rebalancer = self._make_rebalancer()
+
+    # ---- what the instance asks ----
+
+    def topics(self) -> set[str]:
+        assigned = self.setting.assigned or frozenset()
+        return {*self.setting.subscriptions, *(queue.topic for queue in assigned)}
+
+    def heartbeat_data(self) -> dict[str, object]:
+        """Java always tells LAST here."""
+        return {
+            "groupName": self.group,
+            "consumeType": "CONSUME_ACTIVELY",
+            "messageModel": self.options.model.value,
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptionDataSet": [one.heartbeat_json() for one in self.setting.subscriptions.values()],
+            "unitMode": False,
+        }
+
+    async def rebalance(self) -> bool:
+        if not self.running or self.setting.assigned is not None:
+            return True
+        return await self.rebalancer.run()
+
+    async def persist_offsets(self) -> None:
+        await self.offsets.persist_all(list(self.tasks.table))
+
+    def known_offsets(self, topic: str) -> dict[MessageQueue, int]:
+        return self.offsets.snapshot(topic)
+
+    async def running_info(self, *, stacks: bool) -> dict[str, object]:
+        return await running_info(
+            Running(
+                instance=self.instance,
+                group=self.group,
+                options=self.options,
+                passive=False,
+                started_ms=self._started_ms,
+                subscriptions=self.setting.subscriptions.values(),
+                table={queue: pulled.process_queue for queue, pulled in self.tasks.table.items()},
+                offsets=self.offsets,
+            ),
+            stacks=stacks,
+        )
+
+    # ---- life ----
+
+    async def begin(self) -> None:
+        """Join the group. RocketMQError: `end` must be called all the same."""
+        await self.offsets.load()
+        await self.instance.join_consumer(self)
+        serve_inspection(self.instance)
+        self.running = True
+        await self._meet_brokers()
+        if self.setting.assigned is not None:
+            self.assign(self.setting.assigned)
+
+    async def end(self) -> None:
+        """Tell how far we are, leave the group. What is not committed is not told."""
+        self.running = False
+        self.rebalancer.stop()
+        await self.tasks.close()
+        if self.instance.consumers.get(self.group) is self:
+            await self.persist_offsets()
+            await self.instance.leave_consumer(self)
+        self.rebalancer.close()
+
+    # ---- which queues ----
+
+    def subscriptions_changed(self) -> None:
+        """Brokers hear of it, and queues come and go, in the background."""
+        if self.running:
+            self.instance.spawn(self._meet_brokers())
+
+    def give_up(self, topic: str) -> None:
+        """At once; the next round of the rebalance tells the offsets."""
+        for queue in [queue for queue in self.tasks.table if queue.topic == topic]:
+            self._leave(queue)
+        self.subscriptions_changed()
+
+    def assign(self, queues: frozenset[MessageQueue]) -> None:
+        """These queues and no others, from now on."""
+        self.setting.assigned = queues
+        if not self.running:
+            return
+        for queue in self.tasks.table.keys() - queues:
+            self._leave(queue)
+            self.instance.spawn(self._forget(queue))
+        for queue in sorted(queues - self.tasks.table.keys()):
+            self.tasks.begin(queue, ProcessQueue())
+
+    def commit_done(self) -> None:
+        """In memory: what the user is done with, of every queue that is ours."""
+        for queue in self.tasks.table:
+            self._commit(queue)
+
+    def _commit(self, queue: MessageQueue) -> None:
+        pulled = self.tasks.table.get(queue)
+        if pulled is not None and pulled.done != UNKNOWN:
+            self.offsets.update(queue, pulled.done)
+
+    def _leave(self, queue: MessageQueue) -> None:
+        """Before the offset is persisted for the last time."""
+        if self.options.auto_commit:
+            self._commit(queue)
+        self.tasks.drop(queue)
+
+    async def _forget(self, queue: MessageQueue) -> None:
+        await self.offsets.persist(queue)
+        if queue not in self.tasks.table:
+            self.offsets.remove(queue)
+
+    async def _meet_brokers(self) -> None:
+        """A topic that does not exist yet will be found later. ClientError: no name server."""
+        for topic in sorted(self.topics()):
+            try:
+                await self.instance.routes.refresh(topic)
+            except NoRoute as error:
+                log.warning("%s", error)
+        self.instance.heartbeats.forget()
+        await self.instance.heartbeat_all()
+        self.instance.rebalance_soon()
+
+    async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
+        """The broker must know the newer version before the first pull tells it."""
+        wanted = self.setting.subscriptions.get(topic)
+        if wanted is not None:
+            self.setting.subscriptions[topic] = wanted.renewed(now_ms())
+        self.instance.heartbeats.forget()
+        await self.instance.heartbeat_all()
+        listener = self.setting.listeners.get(topic)
+        if listener is not None:
+            told = listener(topic, everything, mine)
+            if inspect.isawaitable(told):
+                await told
+
+    def _begin(self, request: PullRequest) -> None:
+        if self.running:
+            self.tasks.begin(request.queue, request.process_queue, request.next_offset)
+
+    def _wanted(self, topic: str) -> Subscription | None:
+        if self.setting.assigned is None:
+            return self.setting.subscriptions.get(topic)
+        return self.setting.expressions.get(topic)
+
+    # ---- parts ----
+
+    def _default_offsets(self) -> OffsetStore:
+        if self.options.model is MessageModel.CLUSTERING:
+            return RemoteOffsetStore(self.instance, self.group)
+        return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
+
+    def _make_rebalancer(self) -> Rebalancer:
+        subscriptions: Mapping[str, Subscription] = self.setting.subscriptions
+        parts = RebalanceParts(
+            instance=self.instance,
+            group=self.group,
+            model=self.options.model,
+            strategy=strategy_of(self.options.allocate),
+            offsets=self.offsets,
+            topics=lambda: subscriptions,
+            start_offset=self._start_offset,
+            begin=self._begin,
+            changed=self._changed,
+            active=True,
+            leaving=self._leave,
+        )
+        return Rebalancer(parts, self._process_queues)
+
+
+class StreamRequests:
+    """An RpcHook that marks requests as those of who takes a stream of messages, as Java's pull consumers do."""
+
+    def before(self, address: str, request: RemotingCommand, /) -> None:
+        request.ext["ReqT"] = "0"
+
+    def after(self, address: str, request: RemotingCommand, answer: RemotingCommand, /) -> None:
+        """Nothing is done with answers."""
+
+
+async def fetch_queues(instance: Instance, topic: str) -> list[MessageQueue]:
+    """From a fresh route. ClientError: there is none, or no queue can be read."""
+    await instance.routes.refresh(topic)
+    queues = instance.routes.known_subscribe_queues(topic)
+    if not queues:
+        raise ClientError(f"topic {topic}: no queue can be read")
+    return queues

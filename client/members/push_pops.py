@@ -1,0 +1,68 @@
+"""PushPops: the POP side of a push consumer whose queues brokers assign: loop, service and acknowledgements together.
+
+It works beside the pull side, with the same handlers. Event loop only.
+"""
+
+from collections.abc import Callable, Sequence
+
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.handling.consuming import DEAD_LETTER
+from firearrow.client.handling.listeners import HandlerThreads
+from firearrow.client.handling.send_back import SendBack
+from firearrow.client.hooks import ConsumeHook
+from firearrow.client.inquiry.stats import ConsumerStats
+from firearrow.client.link.instance import Instance
+from firearrow.client.members.push_service import handler_calls
+from firearrow.client.members.push_setting import PushSetting
+from firearrow.client.message import MessageQueue
+from firearrow.client.pop.acks import Acks
+from firearrow.client.pop.consume_pop import PopService
+from firearrow.client.pop.pop_loop import PopLoop, PopParts, Popper
+
+
+class PushPops:
+    def __init__(
+        self,
+        setting: PushSetting,
+        hooks: Sequence[ConsumeHook],
+        *,
+        instance: Instance,
+        stats: ConsumerStats,
+        back: SendBack,
+        running: Callable[[], bool],
+        paused: Callable[[], bool],
+    ) -> None:
+        options = setting.options
+        threads = HandlerThreads(f"ConsumeMessageThread_{setting.group}", options.threads)
+        self.service = PopService(
+            calls=handler_calls(setting, hooks, stats, threads),
+            threads=threads,
+            acks=Acks(instance, setting.group, instance.options.api_timeout_s),
+            at_a_time=options.threads,
+            batch_size=options.batch_size,
+            max_reconsume_times=back.max_reconsume_times,
+            dead_letter=lambda message: back.back(message, DEAD_LETTER),
+        )
+        self.loop = PopLoop(
+            PopParts(
+                group=setting.group,
+                options=options,
+                pop=Popper(instance).pop,
+                taker=self.service,
+                subscriptions=setting.subscriptions,
+                running=running,
+                paused=paused,
+                stats=stats,
+                max_reconsume_times=back.max_reconsume_times,
+                filters=setting.filter_hooks,
+                exception_delay_s=instance.options.exception_delay_s,
+            )
+        )
+
+    def begin(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        self.loop.begin(queue, process_queue)
+
+    async def stop(self, drain_s: float) -> None:
+        """Pop no more; handlers that run may finish for so long, and their results are told."""
+        await self.loop.stop()
+        await self.service.stop(drain_s)

@@ -1,0 +1,319 @@
+"""PushRole: what a running push consumer is made of, put together: offsets, handlers, pulls, rebalance, locks.
+
+What its instance knows of the consumer (a ConsumerRole). Made for one run: begun once, ended once. Event loop only.
+"""
+
+import asyncio
+import logging
+from inspect import isawaitable
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.compression import open_body
+from firearrow.client.errors import NoRoute
+from firearrow.client.group.allocate import strategy_of
+from firearrow.client.group.filter_check import check_filters
+from firearrow.client.group.local_offsets import LocalOffsetStore
+from firearrow.client.group.locks import QueueLocks
+from firearrow.client.group.offset_store import OffsetStore
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.pull_request import PullRequest
+from firearrow.client.group.rebalance import Queues, RebalanceParts, Rebalancer
+from firearrow.client.group.remote_offsets import RemoteOffsetStore
+from firearrow.client.group.start_offset import start_offset
+from firearrow.client.handling.consume_directly import answer_consume_directly
+from firearrow.client.handling.consuming import Cancellable, ConsumeService
+from firearrow.client.handling.subscriptions import now_ms
+from firearrow.client.inquiry.inspection import serve_inspection
+from firearrow.client.inquiry.resets import OffsetReset
+from firearrow.client.inquiry.running_info import Running, running_info
+from firearrow.client.inquiry.stats import SAMPLE_S, ConsumerStats
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.positions import Positions
+from firearrow.client.members.push_pops import PushPops
+from firearrow.client.members.push_service import consume_service, send_back
+from firearrow.client.members.push_setting import PushSetting
+from firearrow.client.message import MessageQueue
+from firearrow.client.names import retry_topic
+from firearrow.client.options import MessageModel
+from firearrow.client.pulling.pull_loop import PullLoop, PullParts
+from firearrow.client.pulling.pulling import Puller
+from firearrow.client.sending.republisher import Republisher
+from firearrow.client.tracing.consume_tracing import ConsumeTracing
+
+log = logging.getLogger("firearrow.client")
+
+
+class PushRole:
+    """`running`: pulls may go on."""
+
+    def __init__(self, instance: Instance, setting: PushSetting) -> None:
+        self.instance = instance
+        self.group = setting.group
+        self.setting = setting
+        self.options = options = setting.options
+        self.running = False
+        self.stats = ConsumerStats()
+        self._sampler: Cancellable | None = None
+        self.table: dict[MessageQueue, ProcessQueue] = {}
+        self.offsets = setting.offset_store or self._default_offsets()
+        self._republisher = Republisher(instance.options)
+        self._tracing = ConsumeTracing(setting, instance)
+        self._locks = _PersistingLocks(self) if options.orderly and self._clustering else None
+        self.service = consume_service(
+            setting,
+            self._tracing.hooks,
+            instance=instance,
+            offsets=self.offsets,
+            table=self.table,
+            stats=self.stats,
+            locks=self._locks,
+            publish=self._republisher.publish,
+        )
+        self._pops = None if options.client_rebalance else self._make_pops()
+        self._start_offset = start_offset(
+            self.offsets, Positions(instance), options.from_where, int(options.from_time.timestamp()) * 1000
+        )
+        self._puller = Puller(instance, self.group, setting.filter_hooks)
+        self.pulls = self._make_loop()
+        self.rebalancer = self._make_rebalancer()
+        self._reset = OffsetReset(
+            rebalancer=self.rebalancer,
+            offsets=self.offsets,
+            pause=self.pause,
+            resume=self._resume,
+            orderly=self._locks is not None,
+        )
+        self._started_ms = now_ms()
+        serve_inspection(instance)
+        serve_directly(instance)
+
+    # ---- what the instance asks ----
+
+    def topics(self) -> set[str]:
+        return set(self.setting.subscriptions)
+
+    def heartbeat_data(self) -> dict[str, object]:
+        return {
+            "groupName": self.group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": self.options.model.value,
+            "consumeFromWhere": self.options.from_where.value,
+            "subscriptionDataSet": [
+                wanted.heartbeat_json() for wanted in self.setting.subscriptions.to_tell()
+            ],
+            "unitMode": False,
+        }
+
+    async def rebalance(self) -> bool:
+        """A paused consumer keeps what it has."""
+        if not self.running:
+            return True
+        return not self.pulls.paused and await self.rebalancer.run()
+
+    async def persist_offsets(self) -> None:
+        await self.offsets.persist_all(list(self.table))
+
+    # ---- life ----
+
+    async def begin(self) -> None:
+        """Join the group, in Java's order. RocketMQError: `end` must be called all the same."""
+        await self.offsets.load()
+        await self.service.start()
+        await self.instance.join_consumer(self)
+        self._sampler = self.instance.every(SAMPLE_S, self.stats.sample)
+        self.running = True
+        await self._fetch_routes()
+        await check_filters(self.instance, self.group, self.setting.subscriptions)
+        if await self.instance.heartbeat_all():
+            self.instance.rebalance_soon()
+        await self._tracing.start()
+
+    async def end(self, drain_s: float) -> None:
+        """Pull no more, let handlers finish, tell how far we are, leave the group."""
+        self.running = False
+        self.rebalancer.stop()
+        await self.pulls.stop()
+        stopping = [self.service.stop(drain_s)]
+        if self._pops is not None:
+            stopping.append(self._pops.stop(drain_s))
+        try:
+            await asyncio.gather(*stopping)
+            if self.instance.consumers.get(self.group) is self:
+                await self.persist_offsets()
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        if self._sampler is not None:
+            self._sampler.cancel()
+        await self.instance.leave_consumer(self)
+        self.rebalancer.close()
+        await self._republisher.close()
+        await self._tracing.close()
+
+    async def subscriptions_changed(self) -> None:
+        """Java waits for its timers instead: up to half a minute."""
+        await self._fetch_routes()
+        self.instance.heartbeats.forget()
+        await self.instance.heartbeat_all()
+        self.instance.rebalance_soon()
+
+    async def _fetch_routes(self) -> None:
+        """A topic that does not exist yet will be found later. ClientError: no name server."""
+        for topic in self.setting.subscriptions:
+            try:
+                await self.instance.routes.refresh(topic)
+            except NoRoute as error:
+                log.log(logging.DEBUG if topic.startswith("%") else logging.WARNING, "%s", error)
+
+    # ---- what operators ask ----
+
+    def known_offsets(self, topic: str) -> dict[MessageQueue, int]:
+        return self.offsets.snapshot(topic)
+
+    async def running_info(self, *, stacks: bool) -> dict[str, object]:
+        running = Running(
+            instance=self.instance,
+            group=self.group,
+            options=self.options,
+            passive=True,
+            started_ms=self._started_ms,
+            subscriptions=self.setting.subscriptions.values(),
+            table=self.table,
+            pop_table=self.rebalancer.pop_table,
+            offsets=self.offsets,
+            stats=self.stats,
+        )
+        return await running_info(running, stacks=stacks)
+
+    async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
+        await self._reset.run(topic, offsets)
+
+    def pause(self) -> None:
+        self.pulls.paused = True
+
+    def resume(self) -> None:
+        self.pulls.paused = False
+        self.instance.rebalance_soon()
+
+    # ---- what queues go through ----
+
+    async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
+        """Brokers first, then the user; pulls of new queues come after."""
+        self.setting.subscriptions.renew(topic)
+        self.pulls.thresholds.spread(self.options, len(self.table))
+        self.instance.heartbeats.forget()
+        await self.instance.heartbeat_all()
+        if self.setting.queue_listener is not None:
+            told = self.setting.queue_listener(topic, everything, mine)
+            if isawaitable(told):
+                await told
+
+    async def _repair(self, request: PullRequest) -> None:
+        """The broker has no such offset. The stored one is frozen, so that late results do not undo the repair."""
+        self.offsets.update_and_freeze(request.queue, request.next_offset)
+        await self.offsets.persist(request.queue)
+        await self.rebalancer.remove(request.queue)
+        self.instance.rebalance_soon()
+
+    def _pop_retry(self, retry: str, wanted: bool) -> None:
+        """The broker lets us pull again what was popped before: what failed then lies in a topic of its own."""
+        if not wanted:
+            self.setting.subscriptions.drop(retry)
+        elif retry not in self.setting.subscriptions:
+            self.setting.subscriptions.add_retries(retry, retry.removeprefix(f"{retry_topic(self.group)}_"))
+            self.instance.heartbeats.forget()
+
+    async def _resume(self) -> None:
+        self.resume()
+
+    def _begin(self, request: PullRequest) -> None:
+        if self.running:
+            self.pulls.begin(request)
+
+    def _begin_pop(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        if self.running and self._pops is not None:
+            self._pops.begin(queue, process_queue)
+
+    # ---- parts ----
+
+    @property
+    def _clustering(self) -> bool:
+        return self.options.model is MessageModel.CLUSTERING
+
+    def _default_offsets(self) -> OffsetStore:
+        if self._clustering:
+            return RemoteOffsetStore(self.instance, self.group)
+        return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
+
+    def _make_pops(self) -> PushPops:
+        return PushPops(
+            self.setting,
+            self._tracing.hooks,
+            instance=self.instance,
+            stats=self.stats,
+            back=send_back(self.setting, self.instance, self._republisher.publish),
+            running=lambda: self.running,
+            paused=lambda: self.pulls.paused,
+        )
+
+    def _make_loop(self) -> PullLoop:
+        return PullLoop(
+            PullParts(
+                options=self.options,
+                puller=self._puller,
+                offsets=self.offsets,
+                service=self.service,
+                subscriptions=self.setting.subscriptions,
+                running=lambda: self.running,
+                start_offset=self._start_offset,
+                repair=self._repair,
+                stats=self.stats,
+                exception_delay_s=self.instance.options.exception_delay_s,
+            )
+        )
+
+    def _make_rebalancer(self) -> Rebalancer:
+        parts = RebalanceParts(
+            instance=self.instance,
+            group=self.group,
+            model=self.options.model,
+            strategy=strategy_of(self.options.allocate),
+            offsets=self.offsets,
+            topics=lambda: self.setting.subscriptions,
+            start_offset=self._start_offset,
+            begin=self._begin,
+            changed=self._changed,
+            locks=self._locks,
+            broker_assigns=not self.options.client_rebalance,
+            begin_pop=self._begin_pop,
+            pop_retry=self._pop_retry,
+        )
+        return Rebalancer(parts, self.table)
+
+
+def serve_directly(instance: Instance) -> None:
+    """Answer operators who want one message handled here and now, for all push consumers of the instance."""
+
+    def service_of(group: str) -> ConsumeService | None:
+        consumer = instance.consumers.get(group)
+        return consumer.service if isinstance(consumer, PushRole) else None
+
+    async def directly(request: RemotingCommand, address: str) -> RemotingCommand:
+        log.info("%s has a message handled directly", address)
+        return await answer_consume_directly(request, service_of, open_body)
+
+    instance.serve(RequestCode.CONSUME_MESSAGE_DIRECTLY, directly)
+
+
+class _PersistingLocks(QueueLocks):
+    """Locks whose queues nobody gets before he can read how far we are."""
+
+    def __init__(self, role: PushRole) -> None:
+        super().__init__(role.instance, role.group, role.table)
+        self._role = role
+
+    async def unlock_all(self) -> None:
+        await self._role.persist_offsets()
+        await super().unlock_all()

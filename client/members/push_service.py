@@ -1,0 +1,93 @@
+"""The consume service of a push consumer, concurrent or in order, put together from what its user has said.
+
+Nothing here runs: the service does, once it is started.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from firearrow.client.group.offset_store import OffsetStore
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.consume_concurrently import ConcurrentService
+from firearrow.client.handling.consume_orderly import Locks, OrderlyService
+from firearrow.client.handling.consuming import ConsumeService, concurrent_verdict, orderly_verdict
+from firearrow.client.handling.listeners import HandlerThreads, Listeners
+from firearrow.client.handling.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
+from firearrow.client.hooks import ConsumeHook
+from firearrow.client.inquiry.stats import ConsumerStats
+from firearrow.client.link.instance import Instance
+from firearrow.client.members.push_setting import PushSetting
+from firearrow.client.message import Message, MessageQueue
+from firearrow.client.options import MessageModel
+
+
+def consume_service(
+    setting: PushSetting,
+    hooks: Sequence[ConsumeHook],
+    *,
+    instance: Instance,
+    offsets: OffsetStore,
+    table: Mapping[MessageQueue, ProcessQueue],
+    stats: ConsumerStats,
+    locks: Locks | None,
+    publish: Callable[[Message], Awaitable[object]],
+) -> ConsumeService:
+    """`locks`: in order, and other members must be kept away. `publish`: to the group's retry topic."""
+    options = setting.options
+    threads = HandlerThreads(f"ConsumeMessageThread_{setting.group}", options.threads)
+    calls = handler_calls(setting, hooks, stats, threads)
+    back = send_back(setting, instance, publish)
+    if options.orderly:
+        return OrderlyService(
+            calls=calls,
+            threads=threads,
+            at_a_time=options.threads,
+            batch_size=options.batch_size,
+            offsets=offsets,
+            locks=locks,
+            publish=back.publish,
+            max_reconsume_times=back.max_reconsume_times,
+            every=instance.every,
+            rest_s=options.suspend_s,
+            auto_commit=options.auto_commit,
+        )
+    return ConcurrentService(
+        calls=calls,
+        threads=threads,
+        at_a_time=options.threads,
+        batch_size=options.batch_size,
+        offsets=offsets,
+        send_back=back.back if options.model is MessageModel.CLUSTERING else None,
+        queues=table.values,
+        every=instance.every,
+        timeout_s=options.consume_timeout_s,
+    )
+
+
+def handler_calls(
+    setting: PushSetting, hooks: Sequence[ConsumeHook], stats: ConsumerStats, threads: HandlerThreads
+) -> HandlerCalls:
+    return HandlerCalls(
+        group=setting.group,
+        listeners=Listeners(setting.subscriptions.handler_of, threads),
+        judge=orderly_verdict if setting.options.orderly else concurrent_verdict,
+        stats=stats,
+        hooks=hooks,
+        namespace=setting.namespace,
+        timeout_s=setting.options.consume_timeout_s,
+    )
+
+
+def send_back(
+    setting: PushSetting, instance: Instance, publish: Callable[[Message], Awaitable[object]]
+) -> SendBack:
+    most = setting.options.max_reconsume_times
+    if most < 0:
+        most = ORDERLY_RECONSUME_MAX if setting.options.orderly else RECONSUME_MAX
+    return SendBack(
+        group=setting.group,
+        max_reconsume_times=most,
+        caller=instance,
+        publish=publish,
+        namespace=setting.namespace,
+    )

@@ -1,0 +1,28 @@
+"""PushSetting: what a user has said of a push consumer, before it runs and while it does. Values only."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from firearrow.client.group.offset_store import OffsetStore
+from firearrow.client.group.rebalance import Queues
+from firearrow.client.handling.subscriptions import Subscriptions
+from firearrow.client.hooks import ConsumeHook, FilterHook
+from firearrow.client.names import Namespace
+from firearrow.client.options import PushConsumerOptions
+
+QueueListener = Callable[[str, Queues, Queues], Awaitable[None] | None]
+"""`(topic, all queues, my queues)`, topic by its name at the brokers; called when my queues have changed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class PushSetting:
+    """What a user has said. `group` by its name at the brokers."""
+
+    group: str
+    options: PushConsumerOptions
+    namespace: Namespace
+    subscriptions: Subscriptions
+    offset_store: OffsetStore | None = None
+    queue_listener: QueueListener | None = None
+    consume_hooks: Sequence[ConsumeHook] = field(default=())
+    filter_hooks: Sequence[FilterHook] = field(default=())

@@ -1,0 +1,1 @@
+"""Messages popped: asked for, acknowledged, hidden longer."""

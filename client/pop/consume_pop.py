@@ -1,0 +1,160 @@
+"""PopService: what was popped goes to handlers side by side; each message is acknowledged, or hidden for another try.
+
+Offsets are the broker's business. What is not settled before its invisible time is over belongs to somebody else.
+Event loop only; handlers may run in threads.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.errors import RocketMQError
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.consuming import DEAD_LETTER, ConsumeResult, Later, Verdict
+from firearrow.client.handling.crew import Crew
+from firearrow.client.handling.listeners import HandlerThreads
+from firearrow.client.handling.subscriptions import now_ms
+from firearrow.client.message import MessageQueue
+from firearrow.client.pop.acks import Acks
+from firearrow.client.pop.receipts import receipt_of
+
+log = logging.getLogger("firearrow.client")
+
+DELAYS_S = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+"""How long a message is hidden after its first, second, … failure."""
+GIVEN_UP_AGE_S = 2 * DELAYS_S[-1]
+"""What failed too often and is older than this is acknowledged for good."""
+
+
+@dataclass(slots=True, eq=False)
+class PopChunk:
+    """What one call of a handler gets. `visible_at_s`: when others may get the messages, by our clock."""
+
+    messages: list[ReceivedMessage]
+    process_queue: ProcessQueue
+    queue: MessageQueue
+    visible_at_s: float
+
+
+class PopService:
+    """`dead_letter(message)` says whether the message is safe in the dead-letter topic."""
+
+    def __init__(
+        self,
+        *,
+        calls: HandlerCalls,
+        threads: HandlerThreads,
+        acks: Acks,
+        at_a_time: int,
+        batch_size: int,
+        max_reconsume_times: int,
+        dead_letter: Callable[[ReceivedMessage], Awaitable[bool]],
+        clock_ms: Callable[[], int] = now_ms,
+        later: Later | None = None,
+    ) -> None:
+        self._calls = calls
+        self._threads = threads
+        self._acks = acks
+        self._batch_size = batch_size
+        self._max_reconsume_times = max_reconsume_times
+        self._dead_letter = dead_letter
+        self._clock_ms = clock_ms
+        self._crew: Crew[PopChunk] = Crew(at_a_time, self._consume, later)
+        self._answers: set[asyncio.Task[None]] = set()
+
+    async def stop(self, within_s: float) -> None:
+        """What has not begun comes back to the group; what handlers finish in time is told to the brokers."""
+        await self._crew.stop(within_s)
+        if self._answers:
+            await asyncio.gather(*self._answers, return_exceptions=True)
+        self._threads.close()
+
+    def submit(
+        self,
+        messages: list[ReceivedMessage],
+        process_queue: ProcessQueue,
+        queue: MessageQueue,
+        invisible_ms: int,
+    ) -> None:
+        """Hidden from others for `invisible_ms` from about now. Each counts as unacknowledged already."""
+        visible_at_s = self._calls.clock() + invisible_ms / 1000
+        self._calls.restore_topics(messages, queue)
+        for at in range(0, len(messages), self._batch_size):
+            piece = messages[at : at + self._batch_size]
+            self._crew.add(PopChunk(piece, process_queue, queue, visible_at_s))
+
+    def ack_unwanted(self, messages: Sequence[ReceivedMessage], queue: MessageQueue) -> None:
+        """They never reach a handler."""
+        for message in messages:
+            self._tell(self._acks.ack(queue.topic, receipt_of(message)), message)
+
+    # ---- one chunk ----
+
+    async def _consume(self, chunk: PopChunk) -> None:
+        if self._lost(chunk):
+            return
+        verdict = await self._calls.call(chunk.messages, chunk.queue)
+        if not self._lost(chunk):
+            self._settle(chunk, verdict)
+
+    def _lost(self, chunk: PopChunk) -> bool:
+        """Somebody else gets the messages: what a handler says of them counts no more."""
+        if not chunk.process_queue.dropped and self._calls.clock() < chunk.visible_at_s:
+            return False
+        chunk.process_queue.unacknowledged -= len(chunk.messages)
+        log.info("%s: %d messages are out again for others", chunk.queue, len(chunk.messages))
+        return True
+
+    def _settle(self, chunk: PopChunk, verdict: Verdict) -> None:
+        size, topic = len(chunk.messages), chunk.queue.topic
+        done = min(verdict.accepted, size) if verdict.result is ConsumeResult.SUCCESS else 0
+        chunk.process_queue.unacknowledged -= size
+        if done:
+            self._calls.stats.succeeded(topic, done)
+        if done < size:
+            self._calls.stats.failed(topic, size - done)
+        for message in chunk.messages[:done]:
+            self._tell(self._acks.ack(topic, receipt_of(message)), message)
+        for message in chunk.messages[done:]:
+            self._tell(self._again(message, topic, verdict.delay_level), message)
+
+    async def _again(self, message: ReceivedMessage, topic: str, delay_level: int) -> None:
+        receipt = receipt_of(message)
+        if delay_level == DEAD_LETTER:
+            if await self._dead_letter(message):
+                await self._acks.ack(topic, receipt)
+        elif message.reconsume_times < self._max_reconsume_times:
+            await self._acks.hide(topic, receipt, _delay_ms(delay_level or message.reconsume_times))
+        elif (age_s := (self._clock_ms() - message.born_timestamp) / 1000) > GIVEN_UP_AGE_S:
+            log.warning("%r failed %d times: given up", message, message.reconsume_times)
+            await self._acks.ack(topic, receipt)
+        else:
+            await self._acks.hide(topic, receipt, _delay_ms(step_above(age_s)))
+
+    def _tell(self, work: Coroutine[Any, Any, object], message: ReceivedMessage) -> None:
+        """In the background: if it fails the message comes back, which is no harm."""
+        task = asyncio.get_running_loop().create_task(_told(work, message))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+
+async def _told(work: Coroutine[Any, Any, object], message: ReceivedMessage) -> None:
+    try:
+        await work
+    except RocketMQError as error:
+        log.warning("%r comes again: %s", message, error)
+    except Exception:
+        log.exception("%r comes again", message)
+
+
+def step_above(age_s: float) -> int:
+    """The first level whose delay is longer than that, else the last."""
+    return next((level for level, delay_s in enumerate(DELAYS_S) if age_s < delay_s), len(DELAYS_S) - 1)
+
+
+def _delay_ms(level: int) -> int:
+    return DELAYS_S[min(level, len(DELAYS_S) - 1)] * 1000

@@ -1,0 +1,198 @@
+"""PopLoop: pops each queue that the broker assigned for it, again and again, while it is ours and not too much is open.
+
+A queue is one task, so it has one request on the way at most. Checks and delays are Java's.
+Event loop only.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.client.compression import open_body
+from firearrow.client.errors import BrokerError, RocketMQError
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.handling.subscriptions import now_ms
+from firearrow.client.hooks import FilterHook
+from firearrow.client.link.instance import Instance
+from firearrow.client.message import MessageQueue
+from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.pop.pop_sources import Caller
+from firearrow.client.pop.popping import GRACE_S, Opener, Pop, PopResult, PopStatus, pop_command, pop_result
+
+log = logging.getLogger("firearrow.client")
+
+NOW = 0.0
+WAIT_S = 15.0
+FULL_S = 0.05
+PAUSED_S = 1.0
+BROKER_FULL_S = 0.02
+EARLY_S = 0.05
+"""A broker that found nothing and did not wait is not asked again at once."""
+
+
+class PopTaker(Protocol):
+    """Who gets what was popped (PopService)."""
+
+    def submit(
+        self,
+        messages: list[ReceivedMessage],
+        process_queue: ProcessQueue,
+        queue: MessageQueue,
+        invisible_ms: int,
+    ) -> None: ...
+
+    def ack_unwanted(self, messages: Sequence[ReceivedMessage], queue: MessageQueue) -> None: ...
+
+
+class PopStats(Protocol):
+    def pull_took(self, topic: str, elapsed_s: float, /) -> None: ...
+    def pulled(self, topic: str, messages: int, /) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class PopParts:
+    """What a PopLoop works with. `max_reconsume_times`: what came more often is not handled any more."""
+
+    group: str
+    options: PushConsumerOptions
+    pop: Callable[[Pop], Awaitable[PopResult]]
+    taker: PopTaker
+    subscriptions: Mapping[str, Subscription]
+    running: Callable[[], bool]
+    paused: Callable[[], bool]
+    stats: PopStats
+    max_reconsume_times: int
+    filters: Sequence[FilterHook] = ()
+    exception_delay_s: float = 1.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+
+class PopLoop:
+    def __init__(self, parts: PopParts) -> None:
+        self._parts = parts
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        """Pop this queue (id -1: any of that broker) until it is dropped."""
+        task = asyncio.get_running_loop().create_task(self.run(queue, process_queue))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """No request is on the way any more; what a broker hands out all the same comes back to the group."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def run(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        while not process_queue.dropped:
+            process_queue.last_pop_s = self._parts.clock()
+            wait_s = await self._step(queue, process_queue)
+            if wait_s > NOW:
+                await self._parts.sleep(wait_s)
+
+    async def _step(self, queue: MessageQueue, process_queue: ProcessQueue) -> float:
+        parts = self._parts
+        if not parts.running():
+            return parts.exception_delay_s
+        if parts.paused():
+            return PAUSED_S
+        if process_queue.unacknowledged > parts.options.pop_queue_max:
+            return FULL_S
+        subscription = parts.subscriptions.get(queue.topic)
+        if subscription is None:
+            log.warning("%s: subscribed no more", queue)
+            return parts.exception_delay_s
+        began = parts.clock()
+        try:
+            result = await parts.pop(self._pop(queue, subscription))
+        except RocketMQError as error:
+            return self._failed(queue, error)
+        if process_queue.dropped:
+            return NOW  # what came will be out again for others
+        if result.status is PopStatus.FOUND:
+            parts.stats.pull_took(queue.topic, parts.clock() - began)
+            return self._found(queue, process_queue, result, subscription)
+        if result.status is PopStatus.POLLING_FULL:
+            return parts.exception_delay_s
+        return NOW if parts.clock() - began > EARLY_S else EARLY_S
+
+    def _pop(self, queue: MessageQueue, subscription: Subscription) -> Pop:
+        options = self._parts.options
+        return Pop(
+            group=self._parts.group,
+            queue=queue,
+            subscription=subscription,
+            batch=options.pop_batch,
+            invisible_ms=round(options.pop_invisible_s * 1000),
+            wait_ms=round(WAIT_S * 1000),
+            from_first=options.from_where is ConsumeFromWhere.FIRST_OFFSET,
+        )
+
+    def _found(
+        self,
+        queue: MessageQueue,
+        process_queue: ProcessQueue,
+        result: PopResult,
+        subscription: Subscription,
+    ) -> float:
+        wanted = self._wanted(queue, result.messages, subscription)
+        if len(wanted) < len(result.messages):
+            kept = set(wanted)
+            self._parts.taker.ack_unwanted([one for one in result.messages if one not in kept], queue)
+        if not wanted:
+            return NOW
+        self._parts.stats.pulled(queue.topic, len(wanted))
+        process_queue.unacknowledged += len(wanted)
+        self._parts.taker.submit(wanted, process_queue, queue, result.invisible_ms)
+        return self._parts.options.pull_interval_s
+
+    def _wanted(
+        self, queue: MessageQueue, messages: list[ReceivedMessage], subscription: Subscription
+    ) -> list[ReceivedMessage]:
+        tags, most = subscription.tags, self._parts.max_reconsume_times
+        wanted = [message for message in messages if not tags or message.tags in tags]
+        for hook in self._parts.filters:
+            try:
+                wanted = hook.filter(self._parts.group, queue, wanted)
+            except Exception:
+                log.exception("a filter hook failed: %r", hook)
+        return [message for message in wanted if message.reconsume_times <= most]
+
+    def _failed(self, queue: MessageQueue, error: Exception) -> float:
+        log.warning("pop of %s: %s", queue, error)
+        if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
+            return BROKER_FULL_S
+        return self._parts.exception_delay_s
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a queue is popped no more", exc_info=error)
+
+
+class Popper:
+    """Sends a Pop to the master of its broker and reads the answer."""
+
+    def __init__(self, caller: Caller | Instance, opener: Opener = open_body) -> None:
+        self._caller = caller
+        self._opener = opener
+
+    async def pop(self, pop: Pop) -> PopResult:
+        """Messages under the broker's name of the topic. ClientError."""
+        answer = await self._caller.call_master(
+            pop.queue.broker_name,
+            pop_command(pop, now_ms()),
+            pop.wait_ms / 1000 + GRACE_S,
+            topic=pop.queue.topic,
+            any_code=True,
+        )
+        return pop_result(answer, pop, self._opener, pop.queue.topic)

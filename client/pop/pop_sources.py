@@ -1,0 +1,245 @@
+"""PopSources: one consumer's pops at all brokers of its topics, so that whoever receives waits at all of them at once.
+
+Whom a pop was for may have stopped waiting: what it brings is kept for the next who receives. Event loop only.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.errors import ClientError, NotRunning
+from firearrow.client.message import MessageQueue
+from firearrow.client.pop.popping import (
+    GRACE_S,
+    Opener,
+    Pop,
+    PopResult,
+    PopStatus,
+    notification_command,
+    pop_command,
+    pop_result,
+)
+
+log = logging.getLogger("firearrow.client")
+Result = TypeVar("Result")
+
+FULL_PAUSE_S = 1.0
+"""Too many wait at a broker: so long until it is asked again."""
+EMPTY_PAUSE_S = 0.05
+"""There was nothing although the broker had not waited, or said that there was something."""
+
+
+class Caller(Protocol):
+    """The part of an instance that this needs."""
+
+    async def call_master(
+        self,
+        broker_name: str,
+        command: RemotingCommand,
+        timeout_s: float,
+        *,
+        topic: str | None = None,
+        any_code: bool = False,
+    ) -> RemotingCommand: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PopSource:
+    """What is popped where; `pop` says all but how many, how long hidden and how long to wait."""
+
+    pop: Pop
+    user_topic: str
+
+    @property
+    def queue(self) -> MessageQueue:
+        return self.pop.queue
+
+
+class Terms(NamedTuple):
+    """What one `receive` asks for."""
+
+    batch: int
+    invisible_ms: int
+    wait_s: float
+
+
+class _Kept(NamedTuple):
+    message: ReceivedMessage
+    visible_at_s: float
+
+
+class PopSources:
+    """`keep(message)` says whether a message is wanted, and sees to it itself if it is not."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        opener: Opener,
+        keep: Callable[[PopSource, ReceivedMessage], bool],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._caller = caller
+        self._opener = opener
+        self._keep = keep
+        self._now_ms = now_ms
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._orphans: dict[MessageQueue, list[asyncio.Task[PopResult]]] = {}
+        self._watches: dict[MessageQueue, asyncio.Task[bool]] = {}
+        self._attempts: dict[MessageQueue, str] = {}
+        self._kept: deque[_Kept] = deque()
+        self._turn = 0
+        self._closed = False
+
+    async def receive(self, sources: Sequence[PopSource], terms: Terms) -> list[ReceivedMessage]:
+        """At most `batch` messages of one source; none if nothing came in time.
+
+        ClientError: no broker answers. NotRunning: closed meanwhile.
+        """
+        deadline = self._loop.time() + terms.wait_s
+        while True:
+            found = self._from_kept(terms.batch)
+            if not found:
+                found = await self._round(self._in_turn(sources), terms, deadline)
+            left = deadline - self._loop.time()
+            if found or left <= 0:
+                return found
+            if len(sources) > 1:
+                await self._news(sources, left)
+            else:
+                await asyncio.sleep(min(left, EMPTY_PAUSE_S))
+
+    async def close(self) -> None:
+        """What brokers still hand out comes back to the group when its invisible time is over."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._kept.clear()
+
+    # ---- popping ----
+
+    def _in_turn(self, sources: Sequence[PopSource]) -> list[PopSource]:
+        """Each time another one is the first."""
+        self._turn += 1
+        at = self._turn % len(sources)
+        return [*sources[at:], *sources[:at]]
+
+    async def _round(
+        self, sources: Sequence[PopSource], terms: Terms, deadline: float
+    ) -> list[ReceivedMessage]:
+        """Ask one after the other; only a source that is alone holds us until there is something."""
+        failure: ClientError | None = None
+        failures = 0
+        for source in sources:
+            hold_s = max(deadline - self._loop.time(), 0) if len(sources) == 1 else 0
+            try:
+                result = await self._take(source, terms, hold_s)
+            except ClientError as error:
+                failure, failures = error, failures + 1
+                continue
+            if result.status is PopStatus.POLLING_FULL:
+                await asyncio.sleep(max(min(FULL_PAUSE_S, deadline - self._loop.time()), 0))
+            found = self._wanted(source, result, terms.batch)
+            if found:
+                return found
+        if failure is not None:
+            if failures == len(sources):
+                raise failure
+            log.warning("pop: %s", failure)
+        return []
+
+    async def _take(self, source: PopSource, terms: Terms, hold_s: float) -> PopResult:
+        """A pop of our own, or one that was left by who waited for it. Cancelled, it is left to the next."""
+        if self._closed:
+            raise NotRunning("the consumer is closed")
+        orphans = self._orphans.get(source.queue)
+        task = orphans.pop() if orphans else self._spawn(self._pop(source, terms, hold_s))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if task.cancelled() and not (own is not None and own.cancelling()):
+                raise NotRunning("the consumer was closed") from None
+            if not task.cancelled():
+                self._orphans.setdefault(source.queue, []).append(task)
+                task.add_done_callback(lambda _: self._bury(source.queue, task))
+            raise
+
+    async def _pop(self, source: PopSource, terms: Terms, hold_s: float) -> PopResult:
+        queue = source.queue
+        attempt = self._attempts.setdefault(queue, uuid.uuid4().hex) if source.pop.in_order else None
+        pop = replace(
+            source.pop,
+            batch=terms.batch,
+            invisible_ms=terms.invisible_ms,
+            wait_ms=int(hold_s * 1000),
+            attempt=attempt,
+        )
+        answer = await self._caller.call_master(
+            queue.broker_name,
+            pop_command(pop, self._now_ms()),
+            hold_s + GRACE_S,
+            topic=queue.topic,
+            any_code=True,
+        )
+        self._attempts.pop(queue, None)
+        return pop_result(answer, pop, self._opener, source.user_topic)
+
+    def _wanted(self, source: PopSource, result: PopResult, batch: int) -> list[ReceivedMessage]:
+        """The first `batch` of them; the rest is kept."""
+        wanted = [message for message in result.messages if self._keep(source, message)]
+        visible_at_s = self._loop.time() + result.invisible_ms / 1000
+        self._kept.extend(_Kept(message, visible_at_s) for message in wanted[batch:])
+        return wanted[:batch]
+
+    def _from_kept(self, batch: int) -> list[ReceivedMessage]:
+        """What is out again by now is somebody else's."""
+        now_s, found = self._loop.time(), list[ReceivedMessage]()
+        while self._kept and len(found) < batch:
+            kept = self._kept.popleft()
+            if now_s < kept.visible_at_s:
+                found.append(kept.message)
+        return found
+
+    def _bury(self, queue: MessageQueue, task: asyncio.Task[PopResult]) -> None:
+        """A pop that failed and that nobody waited for is no one's error."""
+        orphans = self._orphans.get(queue, [])
+        if task in orphans and (task.cancelled() or task.exception() is not None):
+            orphans.remove(task)
+
+    # ---- waiting at several ----
+
+    async def _news(self, sources: Sequence[PopSource], wait_s: float) -> None:
+        """Until a broker says that it has something, or the time is over."""
+        watches = [self._watch(source, wait_s) for source in sources]
+        done, _ = await asyncio.wait(watches, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        if done and not self._closed:
+            some = any(not task.exception() and task.result() for task in done if not task.cancelled())
+            await asyncio.sleep(min(wait_s, EMPTY_PAUSE_S if some else FULL_PAUSE_S))
+
+    def _watch(self, source: PopSource, wait_s: float) -> asyncio.Task[bool]:
+        watch = self._watches.get(source.queue)
+        if watch is None or watch.done():
+            watch = self._watches[source.queue] = self._spawn(self._has_some(source, wait_s))
+        return watch
+
+    async def _has_some(self, source: PopSource, wait_s: float) -> bool:
+        pop = replace(source.pop, wait_ms=int(wait_s * 1000))
+        command = notification_command(pop, self._now_ms())
+        answer = await self._caller.call_master(
+            source.queue.broker_name, command, wait_s + GRACE_S, topic=source.queue.topic
+        )
+        return answer.ext.get("hasMsg") == "true"
+
+    def _spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,1 @@
+"""Queues pulled ahead of who consumes them, within bounds."""

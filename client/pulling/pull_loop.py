@@ -1,0 +1,244 @@
+"""PullLoop: pulls each queue again and again, as long as its ProcessQueue is ours and has room for more.
+
+A queue is one task, so it has one request on the way at most; a step ends with the seconds to wait before the next.
+The checks before a pull keep Java's order, strictness and delays, but that a full queue is looked at again as soon as
+half of it is finished, not only after 50 ms. Event loop only.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from firearrow._native.store.record import RecordError
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import FieldError
+from firearrow.client.errors import BrokerError, RocketMQError
+from firearrow.client.group.offset_store import OffsetStore
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.pull_request import PullRequest
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.handling.consuming import ConsumeService
+from firearrow.client.message import MessageQueue
+from firearrow.client.names import RETRY
+from firearrow.client.options import MIB, MessageModel, PushConsumerOptions
+from firearrow.client.pulling.pulling import Pull, Puller, PullResult, PullStatus
+
+log = logging.getLogger("firearrow.client")
+
+NOW = 0.0
+FULL_S = 0.05
+PAUSED_S = 1.0
+BROKER_FULL_S = 0.02
+LOGGED_EACH = 1000
+"""What happens again and again is told of at the first time and then each so many times."""
+
+
+class PullStats(Protocol):
+    def pull_took(self, topic: str, elapsed_s: float, /) -> None: ...
+    def pulled(self, topic: str, messages: int, /) -> None: ...
+
+
+@dataclass(slots=True)
+class Thresholds:
+    """How much may lie in one queue before it is pulled no more. Those of topics overwrite those of queues."""
+
+    messages_max: int
+    bytes_max: int
+    span_max: int
+
+    @staticmethod
+    def of(options: PushConsumerOptions) -> "Thresholds":
+        return Thresholds(options.queue_messages_max, options.queue_bytes_max, options.span_max)
+
+    def spread(self, options: PushConsumerOptions, queues: int) -> None:
+        """Divide the topics' thresholds among all queues of the consumer, of whatever topic."""
+        if not queues:
+            return
+        if options.topic_messages_max is not None:
+            self.messages_max = max(1, options.topic_messages_max // queues)
+        if options.topic_bytes_max is not None:
+            self.bytes_max = max(1, options.topic_bytes_max // MIB // queues) * MIB
+
+
+@dataclass(slots=True, kw_only=True)
+class PullParts:
+    """What a PullLoop works with. `repair` moves a queue whose offset the broker refused to the request's new one."""
+
+    options: PushConsumerOptions
+    puller: Puller
+    offsets: OffsetStore
+    service: ConsumeService
+    subscriptions: Mapping[str, Subscription]
+    running: Callable[[], bool]
+    start_offset: Callable[[MessageQueue], Awaitable[int]]
+    repair: Callable[[PullRequest], Awaitable[None]]
+    stats: PullStats
+    exception_delay_s: float = 1.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    room: Callable[[ProcessQueue, float], Awaitable[object]] = ProcessQueue.half_done
+
+
+class PullLoop:
+    def __init__(self, parts: PullParts) -> None:
+        self._parts = parts
+        self._options = parts.options
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.thresholds = Thresholds.of(parts.options)
+        self.paused = False
+        self.times_full = 0
+        self.times_too_far = 0
+
+    def begin(self, request: PullRequest) -> None:
+        """Pull this queue until it is dropped."""
+        task = asyncio.get_running_loop().create_task(self.run(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """No request is on the way any more."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def queues(self) -> int:
+        """How many are being pulled."""
+        return len(self._tasks)
+
+    async def run(self, request: PullRequest) -> None:
+        process_queue = request.process_queue
+        while not process_queue.dropped:
+            process_queue.last_pull_s = self._parts.clock()  # before the checks: who waits is alive
+            wait_s = await self._step(request)
+            if wait_s > NOW:
+                await self._parts.sleep(wait_s)
+
+    async def _step(self, request: PullRequest) -> float:
+        if not self._parts.running():
+            return self._parts.exception_delay_s
+        if self.paused:
+            return PAUSED_S
+        if self._full(request):
+            await self._parts.room(request.process_queue, FULL_S)
+            return NOW
+        try:
+            if self._options.orderly and not await self._locked(request):
+                return self._parts.exception_delay_s
+            subscription = self._parts.subscriptions.get(request.queue.topic)
+            if subscription is None:
+                log.warning("%s: subscribed no more", request.queue)
+                return self._parts.exception_delay_s
+            began = self._parts.clock()
+            result = await self._parts.puller.pull(self._pull(request, subscription))
+        except (RocketMQError, FieldError, RecordError) as error:
+            return self._failed(request, error)
+        request.failures = 0
+        if request.process_queue.dropped:
+            return NOW
+        return await self._answered(request, result, began)
+
+    def _full(self, request: PullRequest) -> bool:
+        queue, limits = request.process_queue, self.thresholds
+        if queue.message_count > limits.messages_max or queue.message_bytes // MIB > limits.bytes_max // MIB:
+            if self.times_full % LOGGED_EACH == 0:
+                self._log_full(request, "holds too much")
+            self.times_full += 1
+            return True
+        if not self._options.orderly and queue.max_span() > limits.span_max:
+            if self.times_too_far % LOGGED_EACH == 0:
+                self._log_full(request, "spans too far")
+            self.times_too_far += 1
+            return True
+        return False
+
+    async def _locked(self, request: PullRequest) -> bool:
+        """In order: whether the queue is ours alone. At first the start is asked for again; a lower one counts, too."""
+        if not request.process_queue.locked:
+            return False
+        if not request.previously_locked:
+            offset = await self._parts.start_offset(request.queue)
+            if offset < 0:
+                log.error("%s: %d is no offset to start at", request.queue, offset)
+                return False
+            if offset < request.next_offset:
+                log.warning(
+                    "%s: starts at %d instead of %d, the broker was busy",
+                    request.queue,
+                    offset,
+                    request.next_offset,
+                )
+            request.previously_locked, request.next_offset = True, offset
+        return True
+
+    def _pull(self, request: PullRequest, subscription: Subscription) -> Pull:
+        options, commit = self._options, None
+        if options.model is MessageModel.CLUSTERING:
+            offset = self._parts.offsets.remembered(request.queue)
+            commit = offset if offset > 0 else None
+        return Pull(
+            queue=request.queue,
+            subscription=subscription,
+            offset=request.next_offset,
+            batch=options.pull_batch,
+            batch_bytes=options.pull_batch_bytes,
+            suspend_s=options.pull_suspend_s,
+            timeout_s=options.pull_timeout_s,
+            commit=commit,
+            post_expression=options.post_subscription,
+        )
+
+    async def _answered(self, request: PullRequest, result: PullResult, began: float) -> float:
+        previous, request.next_offset = request.next_offset, result.next_offset
+        if result.status is PullStatus.FOUND:
+            self._parts.stats.pull_took(request.queue.topic, self._parts.clock() - began)
+            return self._found(request, result, previous)
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            log.warning(
+                "%s: the broker has no offset %d, goes to %d", request.queue, previous, result.next_offset
+            )
+            request.process_queue.dropped = True
+            await self._parts.repair(request)
+            return NOW
+        if not request.process_queue.message_count:
+            self._parts.offsets.update(request.queue, request.next_offset, increase_only=True)
+        return NOW
+
+    def _found(self, request: PullRequest, result: PullResult, previous: int) -> float:
+        messages, queue = result.messages, request.process_queue
+        if result.next_offset < previous or (messages and messages[0].queue_offset < previous):
+            log.warning("%s: asked for %d, the answer goes back behind it", request.queue, previous)
+        if not messages:
+            return NOW
+        self._parts.stats.pulled(request.queue.topic, len(messages))
+        dispatch = queue.put(messages, result.max_offset)
+        self._parts.service.submit(messages, queue, request.queue, dispatch)
+        return self._options.pull_interval_s
+
+    def _failed(self, request: PullRequest, error: Exception) -> float:
+        if not request.queue.topic.startswith(RETRY) and request.failures % LOGGED_EACH == 0:
+            log.warning("pull of %s: %s", request.queue, error)
+        request.failures += 1
+        if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
+            return BROKER_FULL_S
+        return self._parts.exception_delay_s
+
+    def _log_full(self, request: PullRequest, why: str) -> None:
+        queue = request.process_queue
+        log.warning(
+            "%s %s: %d messages, %d bytes, a span of %d; it is not pulled meanwhile",
+            request.queue,
+            why,
+            queue.message_count,
+            queue.message_bytes,
+            queue.max_span(),
+        )
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a queue is pulled no more", exc_info=error)

@@ -1,0 +1,272 @@
+"""PullTasks: pulls each queue of a pull consumer ahead of its user, and keeps what came until he polls.
+
+A queue is one task, so it has one request on the way at most. Says how far each queue was given out; commits nothing.
+The checks before a pull keep Java's order and delays. Event loop only.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.record import RecordError
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import FieldError
+from firearrow.client.errors import BrokerError, RocketMQError
+from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.message import MessageQueue
+from firearrow.client.options import MIB, PullConsumerOptions
+from firearrow.client.pulling.pulling import Pull, PullResult, PullStatus
+
+log = logging.getLogger("firearrow.client")
+
+UNKNOWN = -1
+NOW = 0.0
+FULL_S = 0.05
+BROKER_FULL_S = 0.02
+START_AGAIN_S = 3.0
+LOGGED_EACH = 1000
+PULL_BYTES = (1 << 31) - 1
+
+
+class PulledQueue:
+    """One queue and how far it is.
+
+    `next_offset`: where the next pull begins; UNKNOWN: where the group is. `position`: behind what polls have given
+    out, and what the filter left out after that; `done`: behind what the user is done with.
+    """
+
+    __slots__ = ("done", "next_offset", "position", "process_queue", "queue", "resumed", "task")
+
+    def __init__(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int = UNKNOWN) -> None:
+        self.queue = queue
+        self.process_queue = process_queue
+        self.next_offset = next_offset
+        self.position = self.done = UNKNOWN
+        self.resumed = asyncio.Event()
+        self.resumed.set()
+        self.task: asyncio.Task[None] | None = None
+
+
+class _Batch(NamedTuple):
+    pulled: PulledQueue
+    messages: list[ReceivedMessage]
+
+
+@dataclass(slots=True, kw_only=True)
+class PullTaskParts:
+    """What tasks work with. `subscription(topic)`: what is wanted of it now, None: nothing any more."""
+
+    options: PullConsumerOptions
+    pull: Callable[[Pull], Awaitable[PullResult]]
+    subscription: Callable[[str], Subscription | None]
+    start_offset: Callable[[MessageQueue], Awaitable[int]]
+    exception_delay_s: float = 1.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+
+class PullTasks:
+    def __init__(self, parts: PullTaskParts) -> None:
+        self._parts = parts
+        self._options = parts.options
+        self.table: dict[MessageQueue, PulledQueue] = {}
+        self._batches: deque[_Batch] = deque()
+        self._cached = 0
+        self._arrived = asyncio.Event()
+        self._given: set[PulledQueue] = set()
+        self._times_full = 0
+        self._batch_ended = False
+        self._closed = False
+
+    # ---- queues ----
+
+    def begin(
+        self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int = UNKNOWN
+    ) -> PulledQueue:
+        """Pull this queue until it is dropped."""
+        pulled = PulledQueue(queue, process_queue, next_offset)
+        self.table[queue] = pulled
+        self._moved(pulled)
+        self._start(pulled)
+        return pulled
+
+    def drop(self, queue: MessageQueue) -> None:
+        """Nothing of it is given out any more."""
+        pulled = self.table.pop(queue, None)
+        if pulled is not None:
+            pulled.process_queue.dropped = True
+            self._stop(pulled)
+            self._forget(pulled)
+
+    def seek(self, pulled: PulledQueue, offset: int) -> None:
+        """Go on from there; what was pulled and not given out is forgotten."""
+        self._stop(pulled)
+        self._forget(pulled)
+        pulled.process_queue.clear()
+        pulled.next_offset = pulled.position = offset
+        self._given.add(pulled)
+        self._start(pulled)
+
+    async def close(self) -> None:
+        """No request is on the way any more, and nobody waits in `take`."""
+        self._closed = True
+        tasks = [pulled.task for pulled in self.table.values() if pulled.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._batches.clear()
+        self._arrived.set()
+
+    # ---- giving out ----
+
+    def settle(self) -> None:
+        """What was given out so far is done."""
+        for pulled in self._given:
+            pulled.done = pulled.position
+        self._given.clear()
+
+    async def take(self, timeout_s: float, most: int) -> tuple[MessageQueue, list[ReceivedMessage]] | None:
+        """The next messages of one queue, in their order; None after `timeout_s`, or once closed."""
+        if self._batch_ended:
+            self._batch_ended = False
+            await asyncio.sleep(0)  # who polls in a hurry must let the loop go on now and then
+        if not self._batches:
+            await self._wait(timeout_s)
+        if not self._batches:
+            return None
+        pulled, messages = self._batches.popleft()
+        if len(messages) > most:
+            self._batches.appendleft(_Batch(pulled, messages[most:]))
+            messages = messages[:most]
+        else:
+            self._batch_ended = True
+        self._cached -= len(messages)
+        pulled.position = pulled.process_queue.remove(messages)
+        self._moved(pulled)
+        return pulled.queue, messages
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Until something came, the time is over, or all is closed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not self._batches and not self._closed:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+
+    # ---- one queue ----
+
+    def _start(self, pulled: PulledQueue) -> None:
+        pulled.task = asyncio.get_running_loop().create_task(self.run(pulled))
+        pulled.task.add_done_callback(_ended)
+
+    def _stop(self, pulled: PulledQueue) -> None:
+        if pulled.task is not None:
+            pulled.task.cancel()
+            pulled.task = None
+
+    def _forget(self, pulled: PulledQueue) -> None:
+        mine = [batch for batch in self._batches if batch.pulled is pulled]
+        self._cached -= sum(len(batch.messages) for batch in mine)
+        if mine:
+            self._batches = deque(batch for batch in self._batches if batch.pulled is not pulled)
+        self._given.discard(pulled)
+
+    async def run(self, pulled: PulledQueue) -> None:
+        while not pulled.process_queue.dropped:
+            await pulled.resumed.wait()
+            pulled.process_queue.last_pull_s = self._parts.clock()
+            wait_s = await self._step(pulled)
+            if wait_s > NOW:
+                await self._parts.sleep(wait_s)
+
+    async def _step(self, pulled: PulledQueue) -> float:
+        """Seconds to wait before the next one."""
+        if self._full(pulled):
+            if self._times_full % LOGGED_EACH == 0:
+                log.warning("%s holds too much or spans too far; it is not pulled meanwhile", pulled.queue)
+            self._times_full += 1
+            return FULL_S
+        if pulled.next_offset == UNKNOWN:
+            try:
+                pulled.next_offset = await self._parts.start_offset(pulled.queue)
+            except RocketMQError as error:
+                log.warning("%s is not begun: %s", pulled.queue, error)
+                return START_AGAIN_S
+            self._moved(pulled)
+        subscription = self._parts.subscription(pulled.queue.topic)
+        if subscription is None:
+            return self._parts.exception_delay_s
+        try:
+            result = await self._parts.pull(self._pull(pulled, subscription))
+        except (RocketMQError, FieldError, RecordError) as error:
+            return self._failed(pulled, error)
+        if not pulled.process_queue.dropped:
+            self._answered(pulled, result)
+        return NOW
+
+    def _full(self, pulled: PulledQueue) -> bool:
+        options, queue = self._options, pulled.process_queue
+        return (
+            self._cached > options.cached_max
+            or queue.message_count > options.queue_messages_max
+            or queue.message_bytes // MIB > options.queue_bytes_max // MIB
+            or queue.max_span() > options.span_max
+        )
+
+    def _pull(self, pulled: PulledQueue, subscription: Subscription) -> Pull:
+        """The filter goes with each request, so no broker need know the subscription."""
+        options = self._options
+        if subscription.kind == "TAG":
+            subscription = replace(subscription, version=0)
+        return Pull(
+            queue=pulled.queue,
+            subscription=subscription,
+            offset=pulled.next_offset,
+            batch=options.pull_batch,
+            batch_bytes=PULL_BYTES,
+            suspend_s=options.suspend_s,
+            timeout_s=options.suspend_timeout_s,
+            post_expression=True,
+            lite=True,
+        )
+
+    def _answered(self, pulled: PulledQueue, result: PullResult) -> None:
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            log.warning(
+                "%s: the broker has no offset %d, goes to %d",
+                pulled.queue,
+                pulled.next_offset,
+                result.next_offset,
+            )
+        pulled.next_offset = result.next_offset
+        if result.messages:
+            pulled.process_queue.put(result.messages, result.max_offset)
+            self._batches.append(_Batch(pulled, result.messages))
+            self._cached += len(result.messages)
+            self._arrived.set()
+        else:
+            self._moved(pulled)
+
+    def _moved(self, pulled: PulledQueue) -> None:
+        """If all is given out, all before the next pull counts as given out, be it passed over or before our time."""
+        if not pulled.process_queue.message_count:
+            pulled.position = pulled.next_offset
+        self._given.add(pulled)
+
+    def _failed(self, pulled: PulledQueue, error: Exception) -> float:
+        log.warning("pull of %s: %s", pulled.queue, error)
+        if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
+            return BROKER_FULL_S
+        return self._parts.exception_delay_s
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a queue is pulled no more", exc_info=error)

@@ -1,0 +1,176 @@
+"""A PULL request and its answer, and Puller, which sends the one and reads the other for one group. Event loop only.
+
+It remembers for each queue which broker of a group of brokers the last answer recommended. Keeps nothing else.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from firearrow._native.store.received import ReceivedMessage, decode_messages
+from firearrow._native.wire.codes import PullFlag, RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.compression import open_body
+from firearrow.client.errors import BrokerError, ClientError, NoRoute
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.hooks import FilterHook
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.routes import MASTER, BrokerAddress
+from firearrow.client.message import MessageQueue
+
+log = logging.getLogger("firearrow.client")
+
+SQL_VERSION = 232
+"""V4_1_0_SNAPSHOT: brokers below do not know SQL."""
+
+
+class PullStatus(Enum):
+    """What an answer comes to; the value is the response code."""
+
+    FOUND = 0
+    NO_NEW_MSG = 19
+    NO_MATCHED_MSG = 20
+    OFFSET_ILLEGAL = 21
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pull:
+    """What is asked for; names are those that brokers know. `subscription` is what the group told of the topic."""
+
+    queue: MessageQueue
+    subscription: Subscription
+    offset: int
+    batch: int
+    batch_bytes: int
+    timeout_s: float
+    suspend_s: float | None = None
+    """How long the broker may hold the request until there is something; None: not at all."""
+    commit: int | None = None
+    """The group's offset, told on the way."""
+    post_expression: bool = False
+    """The request carries the filter itself, whatever the last heartbeat said."""
+    lite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """`messages` are those that are wanted; `next_offset` comes after all that was looked at."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[ReceivedMessage]
+
+
+class Puller:
+    """`broker_id` is where all pulls of this group go, None: where brokers recommend, at first the master."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        group: str,
+        filters: Iterable[FilterHook] = (),
+        *,
+        broker_id: int | None = None,
+        opener: Callable[[int, bytes], bytes] = open_body,
+    ) -> None:
+        self._instance = instance
+        self._group = group
+        self._filters = tuple(filters)
+        self._broker_id = broker_id
+        self._opener = opener
+        self._suggested: dict[MessageQueue, int] = {}
+
+    async def pull(self, pull: Pull) -> PullResult:
+        """BrokerError: any other code than the four of PullStatus. TransportError, FieldError, RecordError."""
+        where = await self._where(pull.queue)
+        if pull.subscription.kind != "TAG" and self._instance.broker_version(where.address) < SQL_VERSION:
+            raise ClientError(
+                f"broker {pull.queue.broker_name} is too old to filter by {pull.subscription.kind}"
+            )
+        request = pull_command(pull, self._group, to_master=where.broker_id == MASTER)
+        answer = await self._instance.call(where.address, request, pull.timeout_s)
+        return self._result(pull, answer)
+
+    async def _where(self, queue: MessageQueue) -> BrokerAddress:
+        routes = self._instance.routes
+        wanted = self._suggested.get(queue, MASTER) if self._broker_id is None else self._broker_id
+        where = routes.address(queue.broker_name, wanted)
+        if where is None:
+            await routes.refresh(queue.topic)
+            where = routes.address(queue.broker_name, wanted)
+        if where is None:
+            raise NoRoute(f"broker {queue.broker_name} is not known")
+        return where
+
+    def _result(self, pull: Pull, answer: RemotingCommand) -> PullResult:
+        if answer.code not in PullStatus._value2member_map_:
+            raise BrokerError(answer.code, answer.remark or "", pull.queue.broker_name)
+        status = PullStatus(answer.code)
+        self._suggested[pull.queue] = answer.integer("suggestWhichBrokerId")
+        next_offset = _offset(answer, "nextBeginOffset")
+        least, most = answer.integer("minOffset"), answer.integer("maxOffset")
+        messages: list[ReceivedMessage] = []
+        if status is PullStatus.FOUND:
+            messages = decode_messages(
+                answer.body,
+                pull.queue.broker_name,
+                self._opener,
+                queue=pull.queue,
+                min_offset=least,
+                max_offset=most,
+                offset_delta=answer.integer_or("offsetDelta", 0),
+                tags=pull.subscription.tags,
+            )
+            for hook in self._filters:
+                messages = self._filtered(hook, pull.queue, messages)
+        return PullResult(status, next_offset, least, most, messages)
+
+    def _filtered(
+        self, hook: FilterHook, queue: MessageQueue, messages: list[ReceivedMessage]
+    ) -> list[ReceivedMessage]:
+        try:
+            return hook.filter(self._group, queue, messages)
+        except Exception:
+            log.exception("a filter hook failed: %r", hook)
+            return messages
+
+
+def pull_command(pull: Pull, group: str, *, to_master: bool) -> RemotingCommand:
+    """The request. Slaves are told no offset."""
+    flags = 0
+    commit = pull.commit if to_master else None
+    if commit is not None:
+        flags |= PullFlag.PULL_COMMIT_OFFSET
+    if pull.suspend_s is not None:
+        flags |= PullFlag.PULL_SUSPEND
+    if pull.lite:
+        flags |= PullFlag.PULL_LITE
+    ext = {
+        "consumerGroup": group,
+        "topic": pull.queue.topic,
+        "queueId": str(pull.queue.queue_id),
+        "queueOffset": str(pull.offset),
+        "maxMsgNums": str(pull.batch),
+        "maxMsgBytes": str(pull.batch_bytes),
+        "commitOffset": str(commit or 0),
+        "suspendTimeoutMillis": str(round((pull.suspend_s or 0) * 1000)),
+        "subVersion": str(pull.subscription.version),
+        "expressionType": pull.subscription.kind,
+        "bname": pull.queue.broker_name,
+    }
+    if pull.post_expression:
+        flags |= PullFlag.PULL_SUBSCRIPTION
+        ext["subscription"] = pull.subscription.expression
+    ext["sysFlag"] = str(flags)
+    code = RequestCode.LITE_PULL_MESSAGE if pull.lite else RequestCode.PULL_MESSAGE
+    return RemotingCommand.request(code, ext)
+
+
+def _offset(answer: RemotingCommand, name: str) -> int:
+    value = answer.integer(name)
+    if value < 0:
+        raise ClientError(f"{name}: {value} is no offset")
+    return value

@@ -1,0 +1,135 @@
+"""Accumulator: single sends that are held back a moment and leave together as batches (auto_batch). Loop thread.
+
+A message that may not be sent fails alone, not with those that happen to be beside it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from firearrow.client.errors import MessageRefused, RocketMQError
+from firearrow.client.message import Message, MessageQueue, Property, SendResult
+from firearrow.client.names import RETRY
+from firearrow.client.options import ProducerOptions
+from firearrow.client.sending.batch import encoded_bytes
+
+SendBatch = Callable[[Sequence[Message], MessageQueue | None], asyncio.Future[SendResult]]
+Key = tuple[str, MessageQueue | None, bool, str | None]
+
+
+@dataclass(slots=True)
+class _Gathering:
+    timer: asyncio.TimerHandle
+    messages: list[Message] = field(default_factory=list)
+    futures: list[asyncio.Future[SendResult]] = field(default_factory=list)
+    size: int = 0
+
+    def leave_out_cancelled(self) -> None:
+        """Whoever gave up before the batch left."""
+        if any(future.cancelled() for future in self.futures):
+            kept = [n for n, future in enumerate(self.futures) if not future.cancelled()]
+            self.messages = [self.messages[n] for n in kept]
+            self.futures = [self.futures[n] for n in kept]
+
+
+class Accumulator:
+    """A batch leaves when it is large or old enough; when all together hold too much, messages go by themselves.
+
+    `send` gives the future of a batch's result, or raises at once.
+    """
+
+    def __init__(self, options: ProducerOptions, send: SendBatch) -> None:
+        self._options = options
+        self._send = send
+        self._gathering: dict[Key, _Gathering] = {}
+        self.bytes = 0
+
+    def takes(self, message: Message) -> bool:
+        """What may not be in a batch, or finds no room, does not wait here."""
+        return (
+            not message.topic.startswith(RETRY)
+            and not message.delay_level
+            and message.delay_s is None
+            and message.deliver_at_ms is None
+            and message.sharding_key is None
+            and message.priority is None
+            and len(message.body) < self._options.batch_bytes
+            and Property.PRODUCER_GROUP not in message.properties
+            and Property.CORRELATION_ID not in message.properties
+            and self.bytes + len(message.body) <= self._options.batch_total_bytes
+        )
+
+    def add(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
+        """Its own result: its place in the queue, its ids."""
+        loop = asyncio.get_running_loop()
+        key = (message.topic, queue, message.wait_store, message.tags)
+        gathering = self._gathering.get(key)
+        if gathering is None:
+            timer = loop.call_later(self._options.batch_delay_s, self._flush, key)
+            gathering = self._gathering[key] = _Gathering(timer)
+        future: asyncio.Future[SendResult] = loop.create_future()
+        size = encoded_bytes(message)
+        gathering.messages.append(message)
+        gathering.futures.append(future)
+        gathering.size += size
+        self.bytes += size
+        if gathering.size >= self._options.batch_bytes:
+            self._flush(key)
+        return future
+
+    def flush(self) -> None:
+        """Let all that waits leave now."""
+        for key in list(self._gathering):
+            self._flush(key)
+
+    def _flush(self, key: Key) -> None:
+        gathering = self._gathering.pop(key)
+        gathering.timer.cancel()
+        gathering.leave_out_cancelled()
+        if not gathering.messages:
+            self.bytes -= gathering.size
+            return
+        try:
+            sent = self._send(gathering.messages, key[1])
+        except MessageRefused as error:
+            if len(gathering.messages) > 1:
+                self._flush_one_by_one(gathering, key)
+            else:
+                self._failed(gathering, error)
+        except RocketMQError as error:
+            self._failed(gathering, error)
+        else:
+            sent.add_done_callback(lambda done: self._sent(gathering, done))
+
+    def _flush_one_by_one(self, gathering: _Gathering, key: Key) -> None:
+        """One of them spoils the batch."""
+        self.bytes -= gathering.size
+        for message, future in zip(gathering.messages, gathering.futures, strict=True):
+            alone = _Gathering(gathering.timer, [message], [future], encoded_bytes(message))
+            self.bytes += alone.size
+            self._gathering[key] = alone
+            self._flush(key)
+
+    def _failed(self, gathering: _Gathering, error: BaseException) -> None:
+        self.bytes -= gathering.size
+        for future in gathering.futures:
+            if not future.done():
+                future.set_exception(error)
+
+    def _sent(self, gathering: _Gathering, done: asyncio.Future[SendResult]) -> None:
+        error = done.exception()
+        if error is not None:
+            self._failed(gathering, error)
+            return
+        self.bytes -= gathering.size
+        whole = done.result()
+        places = whole.offset_message_id.split(",")
+        for number, (message, future) in enumerate(zip(gathering.messages, gathering.futures, strict=True)):
+            if not future.done():
+                future.set_result(
+                    whole._replace(
+                        message_id=message.unique_id or "",
+                        offset_message_id=places[number] if len(places) == len(gathering.messages) else "",
+                        queue_offset=whole.queue_offset + number,
+                    )
+                )

@@ -1,0 +1,32 @@
+"""How a producer finds out whether a broker that failed can be reached again: it asks for the end of some queue."""
+
+import asyncio
+
+from firearrow.client.errors import RocketMQError, TransportError
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.positions import Positions
+from firearrow.client.message import MessageQueue
+from firearrow.client.options import ProducerOptions
+from firearrow.client.sending.latency_faults import LatencyFaults
+
+
+def latency_faults(instance: Instance, options: ProducerOptions) -> LatencyFaults:
+    """With a probe if `fault_detector` is on."""
+    positions = Positions(instance)
+
+    async def probe(broker_name: str) -> bool | None:
+        topic = instance.routes.topic_of(broker_name)
+        if topic is None or instance.routes.master(broker_name) is None:
+            return None
+        try:
+            async with asyncio.timeout(options.detect_timeout_s):
+                await positions.max_offset(MessageQueue(topic, broker_name, 0))
+        except TimeoutError:
+            return False
+        except RocketMQError as error:
+            return not isinstance(error, TransportError)
+        return True
+
+    return LatencyFaults(
+        instance.loop.time, probe if options.fault_detector else None, options.detect_interval_s
+    )

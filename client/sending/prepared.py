@@ -1,0 +1,183 @@
+"""Prepared: a message (or batch) as it leaves: checked, its properties encoded, its body packed. Knows no broker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.outgoing import batch_body, message_properties
+from firearrow._native.wire.sends import SendFrames
+from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow.client.compression import pack
+from firearrow.client.errors import ConfigError, MessageRefused
+from firearrow.client.message import Message, Property
+from firearrow.client.names import NOT_FOR_SENDING, RETRY, Namespace, check_topic
+from firearrow.client.options import CompressionKind, ProducerOptions
+from firearrow.client.sending.batch import check_batch
+
+HALF = 0x4
+COUNT_MAX = 0x7FFFFFFF
+PLAIN, BATCH, REPLY = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE), 325
+
+
+@dataclass(frozen=True, slots=True)
+class SendTopic:
+    """One topic of a producer: its name at the brokers, and what all frames to it have in common."""
+
+    topic: str
+    wrapped: str
+    frames: SendFrames
+
+
+@dataclass(slots=True)
+class Prepared:
+    """`size` counts against the back-pressure; `kind` is that of hooks and traces."""
+
+    topic: SendTopic
+    message: Message
+    messages: Sequence[Message]
+    body: bytes
+    properties: bytes
+    size: int
+    code: int = PLAIN
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    max_reconsume_times: int = -1
+
+    @property
+    def kind(self) -> str:
+        message = self.message
+        if self.sys_flag & HALF:
+            return "half"
+        if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
+            return "delay"
+        return "normal"
+
+    def frame(self, opaque: int, queue_id: int, broker_name: str, born_ms: int, oneway: bool) -> bytes:
+        return self.topic.frames.frame(
+            opaque,
+            queue_id,
+            born_ms,
+            self.properties,
+            self.body,
+            broker_name=broker_name,
+            code=self.code,
+            sys_flag=self.sys_flag,
+            flag=self.message.flag,
+            batch=self.code == BATCH,
+            reconsume_times=self.reconsume_times,
+            max_reconsume_times=self.max_reconsume_times,
+            oneway=oneway,
+        )
+
+
+class Preparer:
+    """Of one producer. `group` as brokers know it. ConfigError: the package that would compress is missing."""
+
+    def __init__(
+        self, group: str, options: ProducerOptions, namespace: Namespace, ids: UniqueIds, binary: bool
+    ) -> None:
+        pack(options.compression, options.compress_level, b"")
+        self._group = group
+        self._options = options
+        self._namespace = namespace
+        self._ids = ids
+        self._binary = binary
+        self._more = {Property.INSTANCE_ID: namespace.name} if namespace.name else None
+        self.topics: dict[str, SendTopic] = {}
+
+    def prepare(self, message: Message) -> Prepared:
+        """MessageRefused: it may not be sent as it is; nothing was done to it but for a unique id."""
+        topic = self.topics.get(message.topic) or self._topic(message.topic)
+        body = message.body
+        if len(body) > self._options.message_bytes_max:
+            raise MessageRefused(f"body: {len(body)} bytes, at most {self._options.message_bytes_max}")
+        if message.properties or topic.wrapped.startswith(RETRY):
+            return self._with_properties(topic, message)
+        prepared = Prepared(topic, message, (message,), body, self._text(message, self._more), len(body))
+        if len(body) >= self._options.compress_over_bytes or not body:
+            self._compress(prepared)
+        return prepared
+
+    def prepare_batch(self, messages: Sequence[Message], anywhere: bool = True) -> Prepared:
+        """`anywhere`: to no queue that was chosen. MessageRefused: see check_batch; or its body is too large."""
+        check_batch(messages, anywhere)
+        first = messages[0]
+        topic = self.topics.get(first.topic) or self._topic(first.topic)
+        try:
+            body = batch_body(messages, self._ids)
+        except ValueError as error:
+            raise MessageRefused(str(error)) from None
+        if len(body) > self._options.message_bytes_max:
+            raise MessageRefused(f"batch: {len(body)} bytes, at most {self._options.message_bytes_max}")
+        whole = Message(first.topic, body, wait_store=first.wait_store, sharding_key=first.sharding_key)
+        return Prepared(topic, whole, messages, body, self._text(whole, self._more), len(body), code=BATCH)
+
+    def _with_properties(self, topic: SendTopic, message: Message) -> Prepared:
+        """What properties of the message mean for its frame."""
+        properties, more = message.properties, dict(self._more or {})
+        if "/" in properties.get(Property.MULTI_DISPATCH, ""):
+            raise MessageRefused(f"property {Property.MULTI_DISPATCH}: `/` is not allowed")
+        reconsumed, reconsume_max, sent = 0, -1, message
+        if topic.wrapped.startswith(RETRY):
+            sent, reconsumed, reconsume_max = _moved(message)
+        prepared = Prepared(
+            topic, message, (message,), message.body, self._text(sent, more), len(message.body),
+            reconsume_times=reconsumed, max_reconsume_times=reconsume_max,
+        )  # fmt: skip
+        message.unique_id = sent.unique_id
+        if properties.get(Property.MESSAGE_TYPE) == "reply":
+            prepared.code = REPLY
+        if len(message.body) >= self._options.compress_over_bytes or not message.body:
+            self._compress(prepared)
+        if properties.get(Property.TRANSACTION_PREPARED) == "true":
+            prepared.sys_flag |= HALF
+        return prepared
+
+    def _text(self, message: Message, more: dict[str, str] | None) -> bytes:
+        try:
+            return message_properties(message, self._ids, more)
+        except ValueError as error:
+            raise MessageRefused(str(error)) from None
+
+    def _compress(self, prepared: Prepared) -> None:
+        """An empty body is packed, too: brokers refuse a request without one, and every reader opens zlib."""
+        options = self._options
+        kind = options.compression if prepared.body else CompressionKind.ZLIB
+        prepared.sys_flag, prepared.body = pack(kind, options.compress_level, prepared.body)
+
+    def _topic(self, topic: str) -> SendTopic:
+        try:
+            check_topic(topic)
+        except ConfigError as error:
+            raise MessageRefused(str(error)) from None
+        if topic in NOT_FOR_SENDING:
+            raise MessageRefused(f"topic {topic} is the broker's own")
+        wrapped = self._namespace.wrap(topic)
+        frames = SendFrames(
+            self._group, wrapped, default_topic=self._options.template_topic,
+            default_queues=self._options.default_queues, binary=self._binary,
+        )  # fmt: skip
+        made = self.topics[topic] = SendTopic(topic, wrapped, frames)
+        return made
+
+
+def _moved(message: Message) -> tuple[Message, int, int]:
+    """For retry topics: the counts travel in the header, not among the properties."""
+    properties = dict(message.properties)
+    times = _count(properties, Property.RECONSUME_TIME, 0)
+    most = _count(properties, Property.MAX_RECONSUME_TIMES, -1)
+    return replace(message, properties=properties), times, most
+
+
+def _count(properties: dict[str, str], name: str, default: int) -> int:
+    """Take a number out of the properties. MessageRefused: it is none of 32 bits."""
+    text = properties.pop(name, None)
+    if text is None:
+        return default
+    try:
+        count = int(text)
+    except ValueError:
+        raise MessageRefused(f"property {name}: {text[:40]!r} is no number") from None
+    if not -1 <= count <= COUNT_MAX:
+        raise MessageRefused(f"property {name}: {count} is not within -1..{COUNT_MAX}")
+    return count

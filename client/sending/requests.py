@@ -1,0 +1,148 @@
+"""Request and reply: a message that is answered by whoever consumes it. Loop thread.
+
+A reply comes to the client id that asked, by any broker that it told of itself, and finds by its correlation id who
+waits for it. What nobody waits for any more is dropped.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.errors import ClientError, NoReplyAddress, RequestReplyTimeout
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.introductions import Introductions
+from firearrow.client.message import Message, MessageQueue, Property, SendResult
+from firearrow.client.names import Namespace
+from firearrow.client.options import ProducerOptions
+from firearrow.client.sending.reply_records import reply_of
+from firearrow.client.sending.selectors import Selector
+
+log = logging.getLogger("firearrow.client")
+
+REPLY = "reply"
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
+
+
+class RequestSender(Protocol):
+    """The part of a producer that requests need."""
+
+    @property
+    def instance(self) -> Instance: ...
+    @property
+    def options(self) -> ProducerOptions: ...
+    async def send(
+        self,
+        message: Message,
+        *,
+        timeout_s: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> SendResult: ...
+
+
+@runtime_checkable
+class RequestingProducer(Protocol):
+    """A producer that may wait for replies."""
+
+    @property
+    def requests(self) -> "Requests | None": ...
+
+
+class Requests:
+    """Of one producer."""
+
+    def __init__(self, sender: RequestSender) -> None:
+        instance = sender.instance
+        self._sender = sender
+        self._introductions = Introductions(instance, sender.options)
+        self._namespace = Namespace(instance.options.namespace)
+        self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
+        instance.serve(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            lambda push, address: pushed(instance, push, address),
+        )
+
+    async def request(
+        self,
+        message: Message,
+        timeout_s: float,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> ReceivedMessage:
+        """The reply. RequestReplyTimeout: sent, but nobody replied within `timeout_s`; else what sending raises."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        await self._introductions.meet(self._namespace.wrap(message.topic))
+        correlation_id = str(uuid.uuid4())
+        asking = self._marked(message, correlation_id, timeout_s)
+        reply: asyncio.Future[ReceivedMessage] = loop.create_future()
+        self._waiting[correlation_id] = reply
+        try:
+            left_s = max(deadline - loop.time(), 0.001)
+            await self._sender.send(asking, timeout_s=left_s, queue=queue, selector=selector)
+            async with asyncio.timeout_at(deadline):
+                return await reply
+        except TimeoutError:
+            raise RequestReplyTimeout(
+                f"topic {message.topic}: sent, but no reply within {timeout_s} s"
+            ) from None
+        except ClientError:
+            if reply.done():
+                return reply.result()
+            raise
+        finally:
+            message.unique_id = asking.unique_id
+            del self._waiting[correlation_id]
+
+    def replied(self, correlation_id: str, reply: ReceivedMessage) -> bool:
+        """Hand a reply to who waits for it; false: nobody here does."""
+        waiting = self._waiting.get(correlation_id)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(reply)
+        return True
+
+    def _marked(self, message: Message, correlation_id: str, ttl_s: float) -> Message:
+        """A copy, so that the user's message can be sent again."""
+        marks = {
+            Property.CORRELATION_ID: correlation_id,
+            Property.REPLY_TO_CLIENT: self._sender.instance.client_id,
+            Property.TTL: str(int(ttl_s * 1000)),
+        }
+        return replace(message, properties=message.properties | marks)
+
+
+def reply_message(request: ReceivedMessage, body: bytes) -> Message:
+    """The reply to a message that was received, to be sent by any producer. NoReplyAddress: it is no request."""
+    properties = {Property.MESSAGE_TYPE: REPLY}
+    for name in (Property.CORRELATION_ID, Property.REPLY_TO_CLIENT, Property.TTL):
+        value = request.get_property(name)
+        if value is None:
+            raise NoReplyAddress(f"message {request.message_id} is no request: it has no {name}")
+        properties[name] = value
+    cluster = request.get_property(Property.CLUSTER)
+    if cluster is None:
+        raise NoReplyAddress(f"message {request.message_id} does not say by which cluster it came")
+    return Message(cluster + REPLY_TOPIC_SUFFIX, body, properties=properties)
+
+
+def pushed(instance: Instance, push: RemotingCommand, address: str) -> RemotingCommand:
+    """PUSH_REPLY_MESSAGE_TO_CLIENT, whichever producer of the instance waits. FieldError, ClientError."""
+    reply = reply_of(push, time.time_ns() // 1_000_000)
+    correlation_id = reply.get_property(Property.CORRELATION_ID)
+    if correlation_id is None:
+        raise ClientError(f"{address}: a reply without {Property.CORRELATION_ID}")
+    for producer in instance.producers.values():
+        requests = producer.requests if isinstance(producer, RequestingProducer) else None
+        if requests is not None and requests.replied(correlation_id, reply):
+            break
+    else:
+        log.info("%s: nobody waits for reply %s any more", address, correlation_id)
+    return push.answer()

@@ -1,0 +1,392 @@
+"""Submission: one message on its way to a broker, with its tries, until it has a result. Loop thread.
+
+A chain of callbacks: as long as route and channel are at hand no task is made. Who gave up on the future ends it.
+"""
+
+import asyncio
+import time
+from asyncio import Future
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.sends import post
+from firearrow.client.errors import (
+    BrokerError,
+    ClientError,
+    MessageRefused,
+    NoRoute,
+    NotRunning,
+    RequestTimeout,
+    RocketMQError,
+    TransportError,
+)
+from firearrow.client.hooks import ForbiddenCheck, SendContext, SendHook, run_hook
+from firearrow.client.link.channel import Channel
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.routes import PublishInfo
+from firearrow.client.message import MessageQueue, SendResult, SendStatus
+from firearrow.client.names import Namespace
+from firearrow.client.options import ProducerOptions
+from firearrow.client.sending.latency_faults import LatencyFaults
+from firearrow.client.sending.prepared import BATCH, Prepared
+from firearrow.client.sending.queue_choice import QueueChoice
+from firearrow.client.sending.selectors import Selector
+from firearrow.client.sending.send_answers import Answer, TextAnswer
+
+STATUSES = {status.value: status for status in SendStatus}
+VIP_PORT_BELOW = 2
+CONGESTED_S = 0.005
+"""How often it is looked whether a socket takes more one-way requests."""
+
+
+@dataclass(slots=True)
+class Ways:
+    """What all submissions of a producer share."""
+
+    group: str
+    instance: Instance
+    options: ProducerOptions
+    namespace: Namespace
+    choice: QueueChoice
+    faults: LatencyFaults | None
+    hooks: Sequence[SendHook]
+    forbidden: Sequence[ForbiddenCheck]
+
+    def address(self, broker: str) -> str | None:
+        """Where its master is sent to, if that is known."""
+        address = self.instance.routes.master(broker)
+        return address if address is None else self.vip(address)
+
+    def vip(self, address: str) -> str:
+        if not self.instance.options.vip_channel:
+            return address
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - VIP_PORT_BELOW}"
+
+
+class Submission:
+    """`retries(error)` says whether what failed is worth another try; `tries` is how many there are in all."""
+
+    __slots__ = (
+        "_away", "_began_s", "_broker", "_context", "_deadline_s", "_error", "_fixed", "_kept", "_mode", "_prepared",
+        "_queue", "_retries", "_selector", "_tries", "_ways", "future",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        ways: Ways,
+        prepared: Prepared,
+        mode: str,
+        timeout_s: float,
+        tries: int,
+        retries: Callable[[BaseException], bool],
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+    ) -> None:
+        self._ways = ways
+        self._prepared = prepared
+        self._mode = mode
+        self._deadline_s = ways.instance.loop.time() + timeout_s
+        self._tries = tries
+        self._retries = retries
+        self._fixed = queue
+        self._selector = selector
+        self._queue = queue
+        self._broker: str | None = None
+        self._away = False
+        self._began_s = 0.0
+        self._error: BaseException | None = None
+        self._context: SendContext | None = None
+        self._kept: SendResult | None = None
+        self.future: Future[SendResult] = ways.instance.loop.create_future()
+
+    def go(self) -> None:
+        """One try, at once if it can be, else as soon as route and connection are there."""
+        if self.future.done():
+            return
+        routes = self._ways.instance.routes
+        queue = self._fixed
+        if queue is None:
+            info = routes.known_publish_info(self._prepared.topic.wrapped)
+            if info is None or not info.queues:
+                self._spawn(self._find())
+                return
+            queue = self._choose(info)
+            if queue is None:
+                return
+        address = self._ways.address(queue.broker_name)
+        channel = None if address is None else self._ways.instance.channels.held(address)
+        if address is None or channel is None:
+            self._spawn(self._reach(queue))
+        else:
+            self._send(queue, address, channel)
+
+    def resume(
+        self,
+        future: Future[SendResult],
+        queue: MessageQueue,
+        deadline_s: float,
+        outcome: Answer | BaseException,
+    ) -> None:
+        """Go on where a try that somebody else made for `future` has ended."""
+        self.future = future
+        self._deadline_s = deadline_s
+        self._queue, self._broker = queue, queue.broker_name
+        self._began_s = self._ways.instance.loop.time()
+        self._answered(outcome)
+
+    async def send_oneway(self) -> None:
+        """One try, of which nothing is heard. NoRoute, ConnectFailed; RequestTimeout: the socket takes no more."""
+        ways, prepared = self._ways, self._prepared
+        options, routes, topic = ways.options, ways.instance.routes, prepared.topic.wrapped
+        queue = self._fixed
+        if queue is None:
+            info = await routes.publish_info(topic, options.template_topic, options.default_queues)
+            queue = self._choose(info)
+            if queue is None:
+                await self.future
+                return
+        address = ways.vip(await ways.instance.master(queue.broker_name, topic))
+        if (ways.hooks or ways.forbidden) and not self._before(queue, address):
+            await self.future
+            return
+        try:
+            await self._leave(queue, address)
+        except Exception as error:
+            self._ended(None, error)
+            raise
+        self._ended(None, None)
+
+    async def _leave(self, queue: MessageQueue, address: str) -> None:
+        """One way, when the socket takes it."""
+        instance = self._ways.instance
+        channels, now_s = instance.channels, instance.loop.time
+        channel = channels.held(address) or await channels.open(address, self._deadline_s - now_s())
+        while channel.congested:
+            if now_s() >= self._deadline_s or channel.closed:
+                raise RequestTimeout(f"{address}: takes no more one-way requests")
+            await asyncio.sleep(CONGESTED_S)
+        opaque, born_ms = channel.next_opaque(), time.time_ns() // 1_000_000
+        frame = self._prepared.frame(opaque, queue.queue_id, queue.broker_name, born_ms, True)
+        if channels.plain:
+            channel.send(frame)
+        else:
+            await channels.oneway(address, RemotingCommand.decode(frame))
+
+    def _spawn(self, way: Coroutine[Any, Any, None]) -> None:
+        self._ways.instance.spawn(way).add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """Whatever ends a task on the way ends the future, too: a close, or an RpcHook that forbids."""
+        error = NotRunning("the client was closed") if task.cancelled() else task.exception()
+        if error is not None:
+            self._ended(None, error)
+            self._fail(error)
+
+    # ---- where ----
+
+    async def _find(self) -> None:
+        """The route first."""
+        options, routes = self._ways.options, self._ways.instance.routes
+        try:
+            topic = self._prepared.topic.wrapped
+            info = await routes.publish_info(topic, options.template_topic, options.default_queues)
+            queue = self._choose(info)
+            if queue is not None:
+                await self._reach(queue)
+        except RocketMQError as error:
+            self._fail(error)
+
+    async def _reach(self, queue: MessageQueue) -> None:
+        """The connection first."""
+        instance = self._ways.instance
+        self._began_s = instance.loop.time()
+        self._queue, self._broker = queue, queue.broker_name
+        try:
+            address = self._ways.vip(await instance.master(queue.broker_name, self._prepared.topic.wrapped))
+            left_s = self._deadline_s - instance.loop.time()
+            channel = instance.channels.held(address) or await instance.channels.open(address, left_s)
+        except NoRoute as error:
+            self._fail(error)
+        except RocketMQError as error:
+            self._tried(error)
+        else:
+            if not self.future.done():
+                self._send(queue, address, channel)
+
+    def _choose(self, info: PublishInfo) -> MessageQueue | None:
+        """None: there is no such queue, and the future knows."""
+        if self._selector is None:
+            return self._ways.choice.choose(info, self._broker)
+        topic = self._prepared.topic
+        shown = [MessageQueue(topic.topic, q.broker_name, q.queue_id) for q in info.queues]
+        try:
+            chosen = self._selector(shown, self._prepared.message)
+            self._fixed = info.queues[shown.index(chosen)]
+        except Exception as error:
+            failure = ClientError(f"the selector failed: {error!r}")
+            failure.__cause__ = error
+            self._fail(failure)
+            return None
+        return self._fixed
+
+    # ---- one try ----
+
+    def _send(self, queue: MessageQueue, address: str, channel: Channel) -> None:
+        ways = self._ways
+        self._queue, self._broker = queue, queue.broker_name
+        self._began_s = ways.instance.loop.time()
+        timeout_s = self._deadline_s - self._began_s
+        if timeout_s <= 0:
+            self._fail(self._error or RequestTimeout("no time is left for another try"))
+            return
+        if ways.options.attempt_timeout_s is not None and self._tries > 1:
+            timeout_s = min(timeout_s, ways.options.attempt_timeout_s)
+        if (ways.hooks or ways.forbidden) and not self._before(queue, address):
+            return
+        opaque = channel.next_opaque()
+        born_ms = time.time_ns() // 1_000_000
+        try:
+            frame = self._prepared.frame(opaque, queue.queue_id, queue.broker_name, born_ms, False)
+            if ways.instance.channels.plain:
+                post(channel, opaque, frame, self._answered, timeout_s)
+            else:
+                self._spawn(self._call(address, frame, timeout_s))
+        except RocketMQError as error:
+            self._tried(error)
+        except ValueError as error:
+            self._ended(None, error)
+            self._fail(MessageRefused(str(error)))
+
+    async def _call(self, address: str, frame: bytes, timeout_s: float) -> None:
+        """With fields added to the request: hooks, signature, namespace."""
+        try:
+            request = RemotingCommand.decode(frame)
+            answer = await self._ways.instance.call(address, request, timeout_s)
+            self._answered(TextAnswer.of(answer))
+        except (RocketMQError, ValueError) as error:
+            self._answered(error)
+
+    def _answered(self, answer: Answer | BaseException) -> None:
+        if isinstance(answer, RocketMQError):
+            self._tried(answer)
+            return
+        if isinstance(answer, BaseException):
+            self._tried(ClientError(f"an answer of {self._broker} that cannot be read: {answer}"))
+            return
+        status = STATUSES.get(answer.code)
+        queue = self._queue
+        assert queue is not None
+        if status is None:
+            self._tried(BrokerError(answer.code, answer.remark or "", queue.broker_name))
+            return
+        result = self._result(status, answer, queue)
+        self._ended(result, None)
+        if self._ways.faults is not None:
+            took_s = self._ways.instance.loop.time() - self._began_s
+            self._ways.faults.update(queue.broker_name, took_s)
+        if (
+            status is not SendStatus.SEND_OK
+            and self._ways.options.retry_when_not_stored_ok
+            and self._mode == "sync"
+            and self._tries > 1
+        ):
+            self._tries -= 1
+            self._kept = result
+            self.go()
+        elif not self.future.done():
+            self.future.set_result(result)
+
+    def _result(self, status: SendStatus, answer: Answer, queue: MessageQueue) -> SendResult:
+        prepared = self._prepared
+        if prepared.code == BATCH and answer.batch_unique_id is None:
+            message_id = ",".join(message.unique_id or "" for message in prepared.messages)
+        else:
+            message_id = prepared.message.unique_id or ""
+        return SendResult(
+            status,
+            message_id,
+            answer.offset_message_id or "",
+            MessageQueue(prepared.topic.topic, queue.broker_name, answer.queue_id),
+            answer.queue_offset,
+            answer.transaction_id,
+            answer.recall_handle,
+            answer.region,
+            answer.trace_on,
+        )
+
+    def _tried(self, error: BaseException) -> None:
+        """This try failed: another one, or the end."""
+        self._ended(None, error)
+        self._blame(error)
+        if self._sent_away(error):
+            self.go()
+            return
+        self._tries -= 1
+        self._error = error
+        if self._tries > 0 and self._retries(error):
+            self.go()
+        else:
+            self._fail(error)
+
+    def _sent_away(self, error: BaseException) -> bool:
+        """A broker that goes away took nothing: another connection is tried, once without counting it."""
+        if not isinstance(error, BrokerError) or error.code != ResponseCode.GO_AWAY or self._broker is None:
+            return False
+        address = self._ways.address(self._broker)
+        if address is not None:
+            self._ways.instance.channels.retire(address)
+        again, self._away = not self._away, True
+        return again
+
+    def _fail(self, error: BaseException) -> None:
+        """The end, unless an earlier try had stored it, if less safely than asked."""
+        if self.future.done():
+            return
+        if self._kept is not None:
+            self.future.set_result(self._kept)
+        else:
+            self.future.set_exception(error)
+
+    def _blame(self, error: BaseException) -> None:
+        faults = self._ways.faults
+        if faults is None or self._broker is None:
+            return
+        took_s = self._ways.instance.loop.time() - self._began_s
+        if isinstance(error, BrokerError):
+            faults.update(self._broker, took_s, isolate=True, reachable=False)
+        elif isinstance(error, TransportError):
+            faults.update(self._broker, took_s, isolate=True, reachable=not faults.probes)
+        else:
+            faults.update(self._broker, took_s)
+
+    # ---- hooks ----
+
+    def _before(self, queue: MessageQueue, address: str) -> bool:
+        prepared = self._prepared
+        self._context = context = SendContext(
+            self._ways.group, prepared.message, prepared.messages, queue, address, self._mode, prepared.kind,
+            len(prepared.body),
+        )  # fmt: skip
+        try:
+            for check in self._ways.forbidden:
+                check.check(context)
+        except Exception as error:
+            self._context = None
+            self._fail(error)
+            return False
+        for hook in self._ways.hooks:
+            run_hook(hook.before, context)
+        return True
+
+    def _ended(self, result: SendResult | None, error: BaseException | None) -> None:
+        """A try has ended: tell those who heard of its beginning."""
+        context, self._context = self._context, None
+        if context is None:
+            return
+        context.result, context.error = result, error
+        for hook in self._ways.hooks:
+            run_hook(hook.after, context)

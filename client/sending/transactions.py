@@ -1,0 +1,244 @@
+"""Transactions: messages that become visible when what they tell of has been done, or never.
+
+A half message is stored first, then the local work is done, then the broker is told what becomes of the message. If it
+is not told, it asks: the checker answers (see transaction_checks). Loop thread; plain functions run in threads.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.errors import ConfigError, MessageRefused, NotRunning, RocketMQError
+from firearrow.client.handling.listeners import is_coroutine_function
+from firearrow.client.hooks import EndTransactionContext, EndTransactionHook, run_hook
+from firearrow.client.inquiry.message_queries import decode_offset_id
+from firearrow.client.link.instance import Instance
+from firearrow.client.link.introductions import Introductions
+from firearrow.client.message import Message, Property, SendResult, SendStatus
+from firearrow.client.names import Namespace
+from firearrow.client.options import ProducerOptions
+
+log = logging.getLogger("firearrow.client")
+
+
+class TransactionState(Enum):
+    """What becomes of a half message. The value is what brokers are told."""
+
+    UNKNOWN = 0
+    """Not known yet: the broker will ask the checker."""
+    COMMIT = 8
+    ROLLBACK = 12
+
+
+JAVA_NAMES = {
+    TransactionState.UNKNOWN: "UNKNOW",
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+}
+
+DELAYS = {Property.DELAY, Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS}
+
+Local = Callable[[Message, Any], Any]
+"""The local work, given the message and the caller's argument: a TransactionState, or None (UNKNOWN); may be async."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionResult:
+    """What was sent and what became of it. `error` is what the local work raised; the broker will ask the checker."""
+
+    sent: SendResult
+    state: TransactionState
+    error: BaseException | None = None
+
+
+class HalfSender(Protocol):
+    """The part of a producer that transactions need."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def instance(self) -> Instance: ...
+    @property
+    def options(self) -> ProducerOptions: ...
+    @property
+    def end_transaction_hooks(self) -> Sequence[EndTransactionHook]: ...
+    async def send(self, message: Message, *, timeout_s: float | None = None) -> SendResult: ...
+
+
+class Transactions:
+    """Of one producer that has a checker."""
+
+    def __init__(self, sender: HalfSender) -> None:
+        self._sender = sender
+        self._introductions = Introductions(sender.instance, sender.options)
+        self._namespace = Namespace(sender.instance.options.namespace)
+
+    def transaction(self, message: Message, timeout_s: float | None = None) -> "Transaction":
+        return Transaction(self, message, timeout_s)
+
+    async def run(
+        self, message: Message, local: Local, argument: object = None, timeout_s: float | None = None
+    ) -> TransactionResult:
+        """Send the half, do the work, tell the outcome. What the work raises is not raised here: see TransactionResult.
+
+        A half message that is stored less safely than asked is rolled back at once.
+        """
+        half, sent = await self.begin(message, timeout_s)
+        state, error = TransactionState.ROLLBACK, None
+        if sent.status is SendStatus.SEND_OK:
+            try:
+                state = state_of(await _work(local, half, argument))
+            except Exception as failure:
+                log.warning("the local work of transaction %s failed", sent.message_id, exc_info=failure)
+                state, error = TransactionState.UNKNOWN, failure
+        await self.end(half, sent, state, error)
+        return TransactionResult(sent, state, error)
+
+    async def begin(self, message: Message, timeout_s: float | None) -> tuple[Message, SendResult]:
+        """Send it as a half message, after making sure that brokers know whom to ask. The copy that was sent."""
+        delayed = message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None
+        if delayed or not DELAYS.isdisjoint(message.properties):
+            raise MessageRefused("a message of a transaction cannot be delayed")
+        await self._introductions.meet(self._namespace.wrap(message.topic))
+        prepared = {Property.TRANSACTION_PREPARED: "true", Property.PRODUCER_GROUP: self._sender.group}
+        half = replace(message, properties=message.properties | prepared)
+        try:
+            sent = await self._sender.send(half, timeout_s=timeout_s)
+        finally:
+            message.unique_id = half.unique_id
+        if sent.transaction_id:
+            half.properties[Property.TRANSACTION_ID] = sent.transaction_id
+        return half, sent
+
+    async def end(
+        self, half: Message, sent: SendResult, state: TransactionState, error: BaseException | None = None
+    ) -> None:
+        """Tell the broker. If that fails, it is logged: the broker will ask."""
+        broker_name, wrapped = sent.queue.broker_name, self._namespace.wrap(half.topic)
+        try:
+            instance = self._sender.instance
+            _, physical_offset = decode_offset_id(sent.offset_message_id)
+            address = await instance.master(broker_name, wrapped)
+            self._tell_hooks(half, sent.message_id, sent.transaction_id or "", address, state)
+            request = end_request(
+                self._sender.group,
+                wrapped,
+                broker_name,
+                (sent.queue_offset, physical_offset),
+                (sent.message_id, sent.transaction_id or ""),
+                state,
+            )
+            if error is not None:
+                request.remark = f"executeLocalTransactionBranch exception: {type(error).__name__}: {error}"
+            await instance.channels.oneway(address, request)
+        except RocketMQError as failure:
+            log.warning("transaction %s: the broker could not be told: %s", sent.message_id, failure)
+
+    def _tell_hooks(
+        self, half: Message, message_id: str, transaction_id: str, address: str, state: TransactionState
+    ) -> None:
+        for hook in self._sender.end_transaction_hooks:
+            context = EndTransactionContext(
+                self._sender.group, half, address, message_id, transaction_id, JAVA_NAMES[state], False
+            )
+            run_hook(hook.ended, context)
+
+
+class Transaction:
+    """`async with`: commits at the end of the block, rolls back on an exception (which goes on).
+
+    A block that is cancelled leaves it open, and so does `leave_unknown`: then the broker asks the checker. Entering
+    raises what sending raises, and BrokerError if the half is stored less safely than asked (it is rolled back then).
+    """
+
+    def __init__(self, transactions: Transactions, message: Message, timeout_s: float | None) -> None:
+        self.message = message
+        self.state: TransactionState | None = None
+        """None until the block has ended."""
+        self._transactions = transactions
+        self._timeout_s = timeout_s
+        self._wanted = TransactionState.COMMIT
+        self._half = message
+        self._sent: SendResult | None = None
+
+    @property
+    def sent(self) -> SendResult:
+        if self._sent is None:
+            raise NotRunning("the transaction has not begun: `async with`")
+        return self._sent
+
+    @property
+    def id(self) -> str:
+        """The unique id of the message; the checker sees it as `message.transaction_id`."""
+        return self.sent.message_id
+
+    def leave_unknown(self) -> None:
+        """Decide nothing: the broker will ask the checker."""
+        self._wanted = TransactionState.UNKNOWN
+
+    def roll_back(self) -> None:
+        """Nobody is to see the message, though no exception is raised."""
+        self._wanted = TransactionState.ROLLBACK
+
+    async def __aenter__(self) -> Self:
+        if self._sent is not None:
+            raise ConfigError("a transaction can be entered once")
+        self._half, self._sent = await self._transactions.begin(self.message, self._timeout_s)
+        if self._sent.status is not SendStatus.SEND_OK:
+            await self._end(TransactionState.ROLLBACK, None)
+            self._sent.raise_for_status()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wanted = self._wanted
+        if error is not None and wanted is TransactionState.COMMIT:
+            failed = isinstance(error, Exception)
+            wanted = TransactionState.ROLLBACK if failed else TransactionState.UNKNOWN
+        await self._end(wanted, error)
+
+    async def _end(self, state: TransactionState, error: BaseException | None) -> None:
+        self.state = state
+        await self._transactions.end(self._half, self.sent, state, error)
+
+
+def state_of(answer: object) -> TransactionState:
+    """TypeError: neither a TransactionState nor None."""
+    if answer is None:
+        return TransactionState.UNKNOWN
+    if not isinstance(answer, TransactionState):
+        raise TypeError(f"{answer!r}: a TransactionState or None is wanted")
+    return answer
+
+
+def end_request(
+    group: str,
+    topic: str,
+    broker_name: str,
+    place: tuple[int, int],
+    ids: tuple[str, str],
+    state: TransactionState,
+    from_check: bool = False,
+) -> RemotingCommand:
+    """END_TRANSACTION. `place`: offsets in the queue of half messages and in the log. `ids`: message, transaction."""
+    ext = {
+        "topic": topic, "producerGroup": group, "tranStateTableOffset": str(place[0]), "commitLogOffset": str(place[1]),
+        "commitOrRollback": str(state.value), "fromTransactionCheck": str(from_check).lower(), "msgId": ids[0],
+        "transactionId": ids[1], "bname": broker_name,
+    }  # fmt: skip
+    return RemotingCommand.request(RequestCode.END_TRANSACTION, ext, oneway=True)
+
+
+async def _work(local: Local, message: Message, argument: object) -> object:
+    if is_coroutine_function(local):
+        return await local(message, argument)
+    answer = await asyncio.to_thread(local, message, argument)
+    return await answer if inspect.isawaitable(answer) else answer

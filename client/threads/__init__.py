@@ -1,0 +1,1 @@
+"""The loop thread, and objects of the loop as threads see them."""

@@ -1,0 +1,1 @@
+"""What is noted of messages on their way, and sent to the trace topic."""

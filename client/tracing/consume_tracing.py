@@ -1,0 +1,72 @@
+"""ConsumeTracing: a consumer's traces, if its user wants any; it works without them, too. Event loop only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from firearrow.client.hooks import ConsumeHook
+from firearrow.client.link.instance import Instance
+from firearrow.client.names import Namespace
+from firearrow.client.producer import Producer
+from firearrow.client.tracing.trace import Side, TraceDispatcher, trace_dispatcher
+from firearrow.client.tracing.trace_hooks import ConsumeTrace
+
+
+class TraceOptions(Protocol):
+    @property
+    def trace(self) -> bool: ...
+    @property
+    def trace_topic(self) -> str: ...
+    @property
+    def trace_batch(self) -> int: ...
+
+
+class TracedSetting(Protocol):
+    """What consumers have said of themselves, as far as it is asked here."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def options(self) -> TraceOptions: ...
+    @property
+    def namespace(self) -> Namespace: ...
+    @property
+    def consume_hooks(self) -> Sequence[ConsumeHook]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A TracedSetting."""
+
+    group: str
+    options: TraceOptions
+    namespace: Namespace
+    consume_hooks: Sequence[ConsumeHook]
+
+
+class ConsumeTracing:
+    """`hooks`: the user's, and behind them the one that notes what becomes of messages."""
+
+    def __init__(self, setting: TracedSetting, instance: Instance) -> None:
+        options = setting.options
+        self.hooks: Sequence[ConsumeHook] = tuple(setting.consume_hooks)
+        self._dispatcher: TraceDispatcher | None = None
+        if options.trace:
+            self._dispatcher = trace_dispatcher(
+                Producer,
+                setting.group,
+                Side.CONSUME,
+                instance.options,
+                options.trace_topic,
+                options.trace_batch,
+            )
+            self.hooks = (*self.hooks, ConsumeTrace(self._dispatcher, setting.namespace))
+
+    async def start(self) -> None:
+        if self._dispatcher is not None:
+            await self._dispatcher.start()
+
+    async def close(self) -> None:
+        """What waits is sent first, if that does not take too long."""
+        if self._dispatcher is not None:
+            await self._dispatcher.close()

@@ -1,0 +1,33 @@
+"""ProduceTracing: a producer's traces, for as long as it runs, if its user wants any. Loop thread."""
+
+from firearrow.client.hooks import EndTransactionHook, SendHook
+from firearrow.client.names import Namespace
+from firearrow.client.tracing.trace import TraceDispatcher
+from firearrow.client.tracing.trace_hooks import ProduceTrace
+
+
+class ProduceTracing:
+    """Its `hook` is behind the user's in both lists from start to close."""
+
+    def __init__(
+        self,
+        dispatcher: TraceDispatcher,
+        namespace: Namespace,
+        send_hooks: list[SendHook],
+        end_transaction_hooks: list[EndTransactionHook],
+    ) -> None:
+        self.hook = ProduceTrace(dispatcher, namespace)
+        self._dispatcher = dispatcher
+        self._send_hooks = send_hooks
+        self._end_transaction_hooks = end_transaction_hooks
+
+    async def start(self) -> None:
+        self._send_hooks.append(self.hook)
+        self._end_transaction_hooks.append(self.hook)
+        await self._dispatcher.start()
+
+    async def close(self) -> None:
+        """What waits is sent first, if that does not take too long."""
+        self._send_hooks.remove(self.hook)
+        self._end_transaction_hooks.remove(self.hook)
+        await self._dispatcher.close()

@@ -1,0 +1,173 @@
+"""What producers and consumers do to be traced: hooks that note records for a dispatcher. Loop thread."""
+
+import time
+import uuid
+from collections.abc import Callable
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.hooks import ConsumeContext, EndTransactionContext, SendContext
+from firearrow.client.message import Property, SendStatus
+from firearrow.client.names import Namespace
+from firearrow.client.tracing.trace import TraceContext, TraceDispatcher
+from firearrow.client.tracing.trace_records import (
+    ConsumeBegun,
+    ConsumeEnded,
+    MessageKind,
+    Recalled,
+    ReturnType,
+    Sent,
+    TransactionEnded,
+)
+
+DEFAULT_REGION = "DefaultRegion"
+BEGAN_MS = "firearrow.trace.began_ms"
+BEGUN = "firearrow.trace.begun"
+_KINDS = {
+    "half": MessageKind.HALF,
+    "delay": MessageKind.DELAY,
+    "order": MessageKind.ORDER,
+    "commit": MessageKind.COMMIT,
+}
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class ProduceTrace:
+    """A SendHook and EndTransactionHook."""
+
+    def __init__(
+        self,
+        dispatcher: TraceDispatcher,
+        namespace: Namespace | None = None,
+        clock_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._namespace = namespace or Namespace(None)
+        self._clock_ms = clock_ms
+
+    def before(self, context: SendContext, /) -> None:
+        if self._dispatcher.concerns(context.message.topic):
+            context.extra[BEGAN_MS] = self._clock_ms()
+
+    def after(self, context: SendContext, /) -> None:
+        """Only what brokers answered is told, and not if they want no traces."""
+        began_ms, result = context.extra.get(BEGAN_MS), context.result
+        if began_ms is None or result is None or not result.trace_on:
+            return
+        message = context.message
+        topic = self._namespace.unwrap(message.topic)
+        record = Sent(
+            time_ms=began_ms,
+            region=result.region,
+            group=self._namespace.unwrap(context.group),
+            topic=topic,
+            message_id=result.message_id,
+            tags=message.tags,
+            keys=" ".join(message.keys) or None,
+            store_host=context.broker_address,
+            body_bytes=context.body_bytes,
+            cost_ms=self._clock_ms() - began_ms,
+            kind=_KINDS.get(context.kind, MessageKind.NORMAL),
+            offset_message_id=result.offset_message_id,
+            success=result.status is SendStatus.SEND_OK,
+        )
+        self._dispatcher.append(TraceContext(topic, [record]))
+
+    def ended(self, context: EndTransactionContext, /) -> None:
+        message = context.message
+        if not self._dispatcher.concerns(message.topic):
+            return
+        topic = self._namespace.unwrap(message.topic)
+        record = TransactionEnded(
+            time_ms=self._clock_ms(),
+            region=message.properties.get(Property.REGION) or DEFAULT_REGION,
+            group=self._namespace.unwrap(context.group),
+            topic=topic,
+            message_id=context.message_id,
+            tags=message.tags,
+            keys=" ".join(message.keys) or None,
+            store_host=context.broker_address,
+            kind=MessageKind.COMMIT,
+            transaction_id=context.transaction_id,
+            state=context.state,
+            from_check=context.from_check,
+        )
+        self._dispatcher.append(TraceContext(topic, [record]))
+
+    def recalled(self, group: str, topic: str, message_id: str, answer: RemotingCommand) -> None:
+        """A broker that does not say its region is not one that traces recalls."""
+        region = answer.ext.get(Property.REGION)
+        if region is None or not self._dispatcher.concerns(topic):
+            return
+        group, topic = self._namespace.unwrap(group), self._namespace.unwrap(topic)
+        record = Recalled(self._clock_ms(), region, group, topic, message_id, answer.code == 0)
+        self._dispatcher.append(TraceContext(topic, [record]))
+
+
+class ConsumeTrace:
+    """A ConsumeHook."""
+
+    def __init__(
+        self,
+        dispatcher: TraceDispatcher,
+        namespace: Namespace | None = None,
+        clock_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._namespace = namespace or Namespace(None)
+        self._clock_ms = clock_ms
+
+    def before(self, context: ConsumeContext, /) -> None:
+        """Messages of brokers that want no traces, or that do not say their region, are left out."""
+        group = self._namespace.unwrap(context.group)
+        time_ms, request_id = self._clock_ms(), uuid.uuid4().hex.upper()
+        begun = [
+            ConsumeBegun(
+                time_ms,
+                region,
+                group,
+                request_id,
+                message.message_id,
+                message.reconsume_times,
+                " ".join(message.keys) or None,
+            )
+            for message in context.messages
+            if (region := _region(message)) is not None and self._dispatcher.concerns(message.topic)
+        ]
+        if begun:
+            context.extra[BEGUN] = begun
+            self._dispatcher.append(TraceContext(self._topic(context), begun))
+
+    def after(self, context: ConsumeContext, /) -> None:
+        begun: list[ConsumeBegun] = context.extra.get(BEGUN, [])
+        if not begun:
+            return
+        time_ms = self._clock_ms()
+        cost_ms = (time_ms - begun[0].time_ms) // len(context.messages)
+        returned = ReturnType[context.return_type] if context.return_type else ReturnType.SUCCESS
+        ended = [
+            ConsumeEnded(
+                each.request_id,
+                each.message_id,
+                cost_ms,
+                context.success,
+                each.keys,
+                returned,
+                time_ms,
+                each.group,
+            )
+            for each in begun
+        ]
+        self._dispatcher.append(TraceContext(self._topic(context), ended))
+
+    def _topic(self, context: ConsumeContext) -> str:
+        return self._namespace.unwrap(context.messages[0].topic)
+
+
+def _region(message: ReceivedMessage) -> str | None:
+    if message.get_property(Property.TRACE_ON) == "false":
+        return None
+    return message.get_property(Property.REGION)
