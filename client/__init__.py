@@ -33,6 +33,7 @@ from firearrow.client.options import (
     ProducerOptions,
     PullConsumerOptions,
     PushConsumerOptions,
+    SocksProxy,
 )
 from firearrow.client.pop_consumer import PopConsumer
 from firearrow.client.producer import Producer
@@ -48,6 +49,6 @@ __all__ = [
     "MessageQueue", "MessageRefused", "NoRoute", "NotRunning", "Operations", "PopConsumer", "PopConsumerOptions",
     "Producer", "ProducerOptions", "PullConsumer", "PullConsumerOptions", "PushConsumer", "PushConsumerOptions",
     "ReceivedMessage", "RequestReplyTimeout", "RequestTimeout", "Retry", "RocketMQError", "SendResult", "SendStatus",
-    "Suspend", "TooManyRequests", "Transaction", "TransactionResult", "TransactionState", "TransportError", "by_hash",
-    "by_random", "split",
+    "SocksProxy", "Suspend", "TooManyRequests", "Transaction", "TransactionResult", "TransactionState",
+    "TransportError", "by_hash", "by_random", "split",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ import itertools
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -48,6 +48,20 @@ class Credentials:
     security_token: str | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class SocksProxy:
+    """A SOCKS5 proxy at `host:port`."""
+
+    address: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        host, _, port = self.address.rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigError(f"proxy {self.address!r}: `host:port` is wanted")
+
+
 def _instance_name() -> str:
     """Unlike every other in this process and in others, containers with equal addresses and process ids included."""
     return f"{os.getpid()}#{time.monotonic_ns()}{next(_names)}{os.urandom(2).hex()}"
@@ -74,6 +88,8 @@ class ClientOptions:
     credentials: Credentials | None = None
     tls: bool | ssl.SSLContext = False
     """True: encrypted, the peer's certificate is checked against the system's authorities."""
+    socks_proxies: Mapping[str, SocksProxy] = field(default_factory=dict)
+    """SOCKS5 proxies by the network that lies behind them (`10.0.0.0/8`), or `*`; needs `firearrow[socks]`."""
     vip_channel: bool = False
     binary_headers: bool = False
     """Headers in RocketMQ's binary form instead of JSON."""

@@ -14,6 +14,7 @@ from firearrow.client.errors import ConfigError, ConnectFailed, NotRunning
 from firearrow.client.hooks import RpcHook
 from firearrow.client.link.channel import Channel
 from firearrow.client.link.signing import sign
+from firearrow.client.link.socks import SocksProxies, connect_through
 from firearrow.client.options import ClientOptions
 
 Asked = Callable[[RemotingCommand, Channel], None]
@@ -39,6 +40,7 @@ class Channels:
         self._all: set[Channel] = set()
         self._reached: set[str] = set()
         self._tls = _tls(options.tls)
+        self._proxies = SocksProxies(options.socks_proxies)
         self._closed = False
         self._empty = asyncio.Event()
         self._empty.set()
@@ -128,13 +130,7 @@ class Channels:
         options = self._options
         try:
             async with asyncio.timeout(options.connect_timeout_s):
-                _, channel = await self.loop.create_connection(
-                    lambda: Channel(self.loop, address, self._asked, self._left, options.pending_max),
-                    host,
-                    port,
-                    ssl=self._tls,
-                    server_hostname=host if self._tls else None,
-                )
+                channel = await self._opened(address, host, port)
         except TimeoutError:
             raise ConnectFailed(f"{address}: not connected within {options.connect_timeout_s} s") from None
         except (OSError, ssl.SSLError) as error:
@@ -146,6 +142,26 @@ class Channels:
             self._reopened(address)
         self._reached.add(address)
         return channel
+
+    async def _opened(self, address: str, host: str, port: int) -> Channel:
+        """Straight, or through the proxy of that host."""
+        options = self._options
+        name = host if self._tls else None
+
+        def channel() -> Channel:
+            return Channel(self.loop, address, self._asked, self._left, options.pending_max)
+
+        proxy = self._proxies.of(host)
+        if proxy is None:
+            _, made = await self.loop.create_connection(
+                channel, host, port, ssl=self._tls, server_hostname=name
+            )
+        else:
+            through = await connect_through(proxy, host, port, options.connect_timeout_s)
+            _, made = await self.loop.create_connection(
+                channel, sock=through, ssl=self._tls, server_hostname=name
+            )
+        return made
 
     def _connected(self, address: str, task: asyncio.Task[Channel]) -> None:
         self._opening.pop(address, None)
