@@ -205,9 +205,7 @@ class Admin:
             "topic": wrapped.topic, "queueId": str(queue.queue_id), "timestamp": str(_milliseconds(when)),
             "boundaryType": "UPPER",
         }  # fmt: skip
-        answer = await self.calls.ask_master(
-            queue.broker_name, wrapped.topic, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext
-        )
+        answer = await self.calls.ask_master(wrapped, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
         return integer_of(check(answer, queue.broker_name), "offset", queue.broker_name)
 
     # ---- messages ----
@@ -274,9 +272,7 @@ class Admin:
     async def offset(self, group: str, queue: MessageQueue) -> int | None:
         """What the broker has stored for the group, None if nothing."""
         ext = self._group_queue(group, queue) | {"setZeroIfNotFound": "false"}
-        answer = await self.calls.ask_master(
-            queue.broker_name, ext["topic"], RequestCode.QUERY_CONSUMER_OFFSET, ext
-        )
+        answer = await self.calls.ask_master(self._told(queue), RequestCode.QUERY_CONSUMER_OFFSET, ext)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         return integer_of(check(answer, queue.broker_name), "offset", queue.broker_name)
@@ -284,9 +280,7 @@ class Admin:
     async def update_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Members that run store theirs over it: see `reset_offsets`."""
         ext = self._group_queue(group, queue) | {"commitOffset": str(offset)}
-        answer = await self.calls.ask_master(
-            queue.broker_name, ext["topic"], RequestCode.UPDATE_CONSUMER_OFFSET, ext
-        )
+        answer = await self.calls.ask_master(self._told(queue), RequestCode.UPDATE_CONSUMER_OFFSET, ext)
         check(answer, queue.broker_name)
 
     async def reset_offsets(

@@ -64,7 +64,7 @@ class QueueLocks:
     ) -> set[MessageQueue]:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
-            by_broker.setdefault(queue.broker_name, []).append(queue)
+            by_broker.setdefault(self._instance.routes.broker_name_of(queue), []).append(queue)
         done: set[MessageQueue] = set()
         for broker, theirs in by_broker.items():
             try:

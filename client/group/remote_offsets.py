@@ -98,10 +98,10 @@ class RemoteOffsetStore(OffsetTable):
     async def _address(self, queue: MessageQueue, *, only_master: bool) -> str:
         """The master's; if the broker is not known the route is asked for once, and then a slave will do, too."""
         routes = self._instance.routes
-        found = routes.address(queue.broker_name, MASTER, only_this=only_master)
+        found = routes.address(routes.broker_name_of(queue), MASTER, only_this=only_master)
         if found is None:
             await routes.refresh(queue.topic)
-            found = routes.address(queue.broker_name, MASTER)
+            found = routes.address(routes.broker_name_of(queue), MASTER)
         if found is None:
-            raise ClientError(f"broker {queue.broker_name} is not known")
+            raise ClientError(f"broker {routes.broker_name_of(queue)} is not known")
         return found.address

@@ -11,6 +11,7 @@ from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import RocketMQError, check
+from firearrow.client.link.static_topics import LOGICAL_BROKER
 from firearrow.client.message import Message, Property
 from firearrow.client.names import Namespace, retry_topic
 
@@ -20,8 +21,6 @@ TIMEOUT_S = 5.0
 RECONSUME_MAX = 16
 ORDERLY_RECONSUME_MAX = (1 << 31) - 1
 FIRST_DELAY_LEVEL = 3
-LOGICAL_BROKER = "__syslo__"
-"""Brokers of static topics, which keep no message themselves."""
 NOT_COPIED = frozenset({
     Property.TRANSACTION_PREPARED, Property.MIN_OFFSET, Property.MAX_OFFSET,
     Property.TAGS, Property.KEYS, Property.DELAY, Property.WAIT, Property.UNIQUE_KEY,

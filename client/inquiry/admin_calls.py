@@ -13,6 +13,7 @@ from firearrow.client.errors import ClientError, NoRoute, TransportError, check
 from firearrow.client.inquiry.admin_records import ClusterInfo, cluster_info, read
 from firearrow.client.link.instance import Instance
 from firearrow.client.link.routes import MASTER
+from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 
@@ -54,13 +55,11 @@ class AdminCalls:
             check(answer, "name server")
 
     async def ask_master(
-        self, broker_name: str, topic: str, code: RequestCode, ext: Mapping[str, str]
+        self, queue: MessageQueue, code: RequestCode, ext: Mapping[str, str]
     ) -> RemotingCommand:
-        """The answer whatever its code, of the master of a broker that has the topic."""
+        """The answer whatever its code, of the master of the broker that has the queue."""
         request = RemotingCommand.request(code, ext)
-        return await self.instance.call_master(
-            broker_name, request, self._timeout_s, topic=topic, any_code=True
-        )
+        return await self.instance.call_holder(queue, request, self._timeout_s, any_code=True)
 
     async def ask_broker(self, broker_name: str, code: RequestCode, body: bytes = b"") -> RemotingCommand:
         address = (await self.masters()).get(broker_name)

@@ -21,6 +21,7 @@ from firearrow.client.link.missing_routes import EACH_S, MissingRoutes
 from firearrow.client.link.name_servers import NameServers
 from firearrow.client.link.roles import ConsumerRole, ProducerRole
 from firearrow.client.link.routes import RouteTable
+from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions
 
 log = logging.getLogger("firearrow.client")
@@ -139,6 +140,13 @@ class Instance:
         answer = await self.call(await self.master(broker_name, topic), command, timeout_s)
         return answer if any_code else check(answer, broker_name)
 
+    async def call_holder(
+        self, queue: MessageQueue, command: RemotingCommand, timeout_s: float, *, any_code: bool = False
+    ) -> RemotingCommand:
+        """To the master of the broker that has the queue. BrokerError unless `any_code`."""
+        answer = await self.call(await self.master_of(queue), command, timeout_s)
+        return answer if any_code else check(answer, self.routes.broker_name_of(queue))
+
     async def oneway_master(
         self, broker_name: str, command: RemotingCommand, topic: str | None = None
     ) -> None:
@@ -153,6 +161,13 @@ class Instance:
         if address is None:
             raise ClientError(f"broker {broker_name} is not known")
         return address
+
+    async def master_of(self, queue: MessageQueue) -> str:
+        """The address of the master that has the queue; if it is not known the route is asked for once. ClientError."""
+        routes = self.routes
+        if routes.master(routes.broker_name_of(queue)) is None:
+            await routes.refresh(queue.topic)
+        return await self.master(routes.broker_name_of(queue))
 
     # ---- what brokers ask ----
 

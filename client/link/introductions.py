@@ -17,10 +17,10 @@ class Introductions:
 
         A broker that cannot be told is tried again next time. NoRoute, TransportError of name servers.
         """
-        options = self._options
-        info = await self._instance.routes.publish_info(topic, options.template_topic, options.default_queues)
-        for name in info.brokers:
-            address = self._instance.routes.master(name)
+        options, routes = self._options, self._instance.routes
+        info = await routes.publish_info(topic, options.template_topic, options.default_queues)
+        for name in {routes.broker_name_of(queue) for queue in info.queues}:
+            address = routes.master(name)
             if (
                 address is not None
                 and address not in self._met

@@ -35,12 +35,8 @@ class Positions:
 
     async def _ask(self, code: RequestCode, queue: MessageQueue, more: dict[str, str], field: str) -> int:
         ext = {"topic": queue.topic, "queueId": str(queue.queue_id), "bname": queue.broker_name} | more
-        answer = await self._instance.call_master(
-            queue.broker_name,
-            RemotingCommand.request(code, ext),
-            self._instance.options.api_timeout_s,
-            topic=queue.topic,
-        )
+        request = RemotingCommand.request(code, ext)
+        answer = await self._instance.call_holder(queue, request, self._instance.options.api_timeout_s)
         try:
             return answer.integer(field)
         except FieldError as error:

@@ -15,6 +15,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import ClientError, NoRoute, check
 from firearrow.client.link.name_servers import NameServers
+from firearrow.client.link.static_topics import StaticTopic
 from firearrow.client.message import MessageQueue, java_order
 
 MASTER = 0
@@ -40,6 +41,7 @@ class TopicRoute:
     brokers: dict[str, dict[int, str]]
     clusters: dict[str, str]
     order_conf: str = ""
+    static: StaticTopic | None = None
 
     @staticmethod
     def decode(body: bytes) -> "TopicRoute":
@@ -58,27 +60,31 @@ class TopicRoute:
                 for broker in data["brokerDatas"]
             }
             clusters = {str(b["brokerName"]): str(b.get("cluster", "")) for b in data["brokerDatas"]}
+            static = StaticTopic.decode(data.get("topicQueueMappingByBroker"), QUEUES_MAX)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ClientError(f"a route that cannot be read: {error!r}") from error
         if sum(max(queue.read_queues, queue.write_queues, 0) for queue in queues) > QUEUES_MAX:
             raise ClientError(f"a route with over {QUEUES_MAX} queues")
         ordered = tuple(sorted(queues, key=lambda queue: java_order(queue.broker_name)))
-        return TopicRoute(ordered, brokers, clusters, str(data.get("orderTopicConf") or ""))
+        return TopicRoute(ordered, brokers, clusters, str(data.get("orderTopicConf") or ""), static)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishInfo:
-    """The queues of a topic that may be written to, in the order of the brokers' names."""
+    """The queues of a topic that may be written to, in the order of the brokers' names; `static`: logical queues."""
 
     topic: str
     queues: tuple[MessageQueue, ...]
     ordered: bool = False
+    static: bool = False
     brokers: frozenset[str] = field(default=frozenset(), compare=False)
 
     @staticmethod
     def of(topic: str, route: TopicRoute, queues_max: int | None = None) -> "PublishInfo":
         if route.order_conf:
             queues = tuple(_ordered_queues(topic, route.order_conf))
+        elif route.static is not None:
+            queues = tuple(route.static.queues(topic))
         else:
             queues = tuple(
                 MessageQueue(topic, data.broker_name, number)
@@ -89,7 +95,7 @@ class PublishInfo:
                 )
             )
         names = frozenset(queue.broker_name for queue in queues)
-        return PublishInfo(topic, queues, bool(route.order_conf), names)
+        return PublishInfo(topic, queues, bool(route.order_conf), route.static is not None, names)
 
 
 class BrokerAddress(NamedTuple):
@@ -151,6 +157,8 @@ class RouteTable:
         route = self._routes.get(topic)
         if route is None:
             return []
+        if route.static is not None:
+            return route.static.queues(topic)
         return [
             MessageQueue(topic, data.broker_name, number)
             for data in route.queues
@@ -178,6 +186,11 @@ class RouteTable:
         self._brokers = named
 
     # ---- brokers ----
+
+    def broker_name_of(self, queue: MessageQueue) -> str:
+        """The broker that has the queue now: of a logical queue, as the route that is known tells."""
+        route = self._routes.get(queue.topic)
+        return queue.broker_name if route is None or route.static is None else route.static.holder(queue)
 
     def master(self, broker_name: str) -> str | None:
         return self._brokers.get(broker_name, {}).get(MASTER)

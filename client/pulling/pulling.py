@@ -97,12 +97,12 @@ class Puller:
     async def _where(self, queue: MessageQueue) -> BrokerAddress:
         routes = self._instance.routes
         wanted = self._suggested.get(queue, MASTER) if self._broker_id is None else self._broker_id
-        where = routes.address(queue.broker_name, wanted)
+        where = routes.address(routes.broker_name_of(queue), wanted)
         if where is None:
             await routes.refresh(queue.topic)
-            where = routes.address(queue.broker_name, wanted)
+            where = routes.address(routes.broker_name_of(queue), wanted)
         if where is None:
-            raise NoRoute(f"broker {queue.broker_name} is not known")
+            raise NoRoute(f"broker {routes.broker_name_of(queue)} is not known")
         return where
 
     def _result(self, pull: Pull, answer: RemotingCommand) -> PullResult:

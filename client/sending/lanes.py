@@ -96,16 +96,16 @@ class Lanes:
         return None
 
     def _laid(self, name: str) -> "Lane[Message, MessageQueue, SendResult] | None":
-        """The topic's lane to all its queues; None while a route or a connection is missing."""
+        """The topic's lane to all its queues; None while a route or a connection is missing, and for static topics."""
         topic = self._preparer.topics.get(name)
         if topic is None or topic.wrapped.startswith(RETRY):
             return None
         info = self._ways.instance.routes.known_publish_info(topic.wrapped)
-        if info is None or not info.queues:
+        if info is None or not info.queues or info.static:
             return None
         targets = []
         for queue in info.queues:
-            address = self._ways.address(queue.broker_name)
+            address = self._ways.address(queue)
             channel = None if address is None else self._channels.held(address)
             if channel is None:
                 return None

@@ -55,9 +55,10 @@ class Ways:
     hooks: Sequence[SendHook]
     forbidden: Sequence[ForbiddenCheck]
 
-    def address(self, broker: str) -> str | None:
-        """Where its master is sent to, if that is known."""
-        address = self.instance.routes.master(broker)
+    def address(self, queue: MessageQueue) -> str | None:
+        """Where the master that has the queue is sent to, if that is known."""
+        routes = self.instance.routes
+        address = routes.master(routes.broker_name_of(queue))
         return address if address is None else self.vip(address)
 
     def vip(self, address: str) -> str:
@@ -117,7 +118,7 @@ class Submission:
             queue = self._choose(info)
             if queue is None:
                 return
-        address = self._ways.address(queue.broker_name)
+        address = self._ways.address(queue)
         channel = None if address is None else self._ways.instance.channels.held(address)
         if address is None or channel is None:
             self._spawn(self._reach(queue))
@@ -149,7 +150,7 @@ class Submission:
             if queue is None:
                 await self.future
                 return
-        address = ways.vip(await ways.instance.master(queue.broker_name, topic))
+        address = ways.vip(await ways.instance.master_of(queue))
         if (ways.hooks or ways.forbidden) and not self._before(queue, address):
             await self.future
             return
@@ -170,7 +171,8 @@ class Submission:
                 raise RequestTimeout(f"{address}: takes no more one-way requests")
             await asyncio.sleep(CONGESTED_S)
         opaque, born_ms = channel.next_opaque(), time.time_ns() // 1_000_000
-        frame = self._prepared.frame(opaque, queue.queue_id, queue.broker_name, born_ms, True)
+        holder = instance.routes.broker_name_of(queue)
+        frame = self._prepared.frame(opaque, queue.queue_id, holder, born_ms, True)
         if channels.plain:
             channel.send(frame)
         else:
@@ -206,7 +208,7 @@ class Submission:
         self._began_s = instance.loop.time()
         self._queue, self._broker = queue, queue.broker_name
         try:
-            address = self._ways.vip(await instance.master(queue.broker_name, self._prepared.topic.wrapped))
+            address = self._ways.vip(await instance.master_of(queue))
             left_s = self._deadline_s - instance.loop.time()
             channel = instance.channels.held(address) or await instance.channels.open(address, left_s)
         except NoRoute as error:
@@ -250,7 +252,8 @@ class Submission:
         opaque = channel.next_opaque()
         born_ms = time.time_ns() // 1_000_000
         try:
-            frame = self._prepared.frame(opaque, queue.queue_id, queue.broker_name, born_ms, False)
+            holder = ways.instance.routes.broker_name_of(queue)
+            frame = self._prepared.frame(opaque, queue.queue_id, holder, born_ms, False)
             if ways.instance.channels.plain:
                 post(channel, opaque, frame, self._answered, timeout_s)
             else:
@@ -334,9 +337,9 @@ class Submission:
 
     def _sent_away(self, error: BaseException) -> bool:
         """A broker that goes away took nothing: another connection is tried, once without counting it."""
-        if not isinstance(error, BrokerError) or error.code != ResponseCode.GO_AWAY or self._broker is None:
+        if not isinstance(error, BrokerError) or error.code != ResponseCode.GO_AWAY or self._queue is None:
             return False
-        address = self._ways.address(self._broker)
+        address = self._ways.address(self._queue)
         if address is not None:
             self._ways.instance.channels.retire(address)
         again, self._away = not self._away, True

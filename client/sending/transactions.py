@@ -121,16 +121,16 @@ class Transactions:
         self, half: Message, sent: SendResult, state: TransactionState, error: BaseException | None = None
     ) -> None:
         """Tell the broker. If that fails, it is logged: the broker will ask."""
-        broker_name, wrapped = sent.queue.broker_name, self._namespace.wrap(half.topic)
+        queue = replace(sent.queue, topic=self._namespace.wrap(half.topic))
         try:
             instance = self._sender.instance
             _, physical_offset = decode_offset_id(sent.offset_message_id)
-            address = await instance.master(broker_name, wrapped)
+            address = await instance.master_of(queue)
             self._tell_hooks(half, sent.message_id, sent.transaction_id or "", address, state)
             request = end_request(
                 self._sender.group,
-                wrapped,
-                broker_name,
+                queue.topic,
+                instance.routes.broker_name_of(queue),
                 (sent.queue_offset, physical_offset),
                 (sent.message_id, sent.transaction_id or ""),
                 state,

@@ -53,6 +53,9 @@ class FakeRoutes:
     def any_broker_of(self, topic: str) -> str | None:
         return next((address for ids in self.brokers.values() for address in ids.values()), None)
 
+    def broker_name_of(self, queue: MessageQueue) -> str:
+        return queue.broker_name
+
     def address(self, broker: str, number: int, only_this: bool = False) -> BrokerAddress | None:
         ids = self.brokers.get(broker, {})
         if number in ids:
@@ -96,6 +99,11 @@ class FakeInstance:
         self, broker: str, command: RemotingCommand, timeout_s: float, topic: str | None = None
     ) -> RemotingCommand:
         return check(await self.call(self._master(broker), command, timeout_s), broker)
+
+    async def call_holder(
+        self, queue: MessageQueue, command: RemotingCommand, timeout_s: float
+    ) -> RemotingCommand:
+        return await self.call_master(self.routes.broker_name_of(queue), command, timeout_s)
 
     async def oneway_master(self, broker: str, command: RemotingCommand, topic: str | None = None) -> None:
         await self.oneway(self._master(broker), command)

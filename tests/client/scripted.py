@@ -48,11 +48,15 @@ def _ask(broker: ScriptedBroker, request: RemotingCommand) -> Answer:
 
 
 class Scripted:
-    """`async with Scripted(names) as cluster`: `name_server`, `brokers[name]`. Each topic has 2 queues a broker."""
+    """`async with Scripted(names) as cluster`: `name_server`, `brokers[name]`. Each topic has 2 queues a broker.
+
+    `mappings`: of static topics, as a route has them.
+    """
 
     def __init__(self, *names: str) -> None:
         self.brokers = {name: ScriptedBroker(name) for name in names}
         self.known = True
+        self.mappings: dict[str, dict[str, object]] = {}
         self.asked: list[str] = []
         self.name_server = ""
         self._servers: list[asyncio.Server] = []
@@ -79,7 +83,7 @@ class Scripted:
         self.asked.append(request.ext["topic"])
         if not self.known:
             return request.answer(17, "no route")
-        route = {
+        route: dict[str, object] = {
             "brokerDatas": [
                 {"brokerName": broker.name, "brokerAddrs": {"0": broker.address}, "cluster": "c"}
                 for broker in self.brokers.values()
@@ -89,6 +93,8 @@ class Scripted:
                 for name in self.brokers
             ],
         }
+        if self.mappings:
+            route["topicQueueMappingByBroker"] = self.mappings
         return request.answer(body=json.dumps(route).encode())
 
     async def _listen(self, answer: Callable[[RemotingCommand], Answer]) -> str:

@@ -44,6 +44,9 @@ class Broker:
             return BrokerAddress(self.known[broker_id], broker_id)
         return None
 
+    def broker_name_of(self, queue: MessageQueue) -> str:
+        return queue.broker_name
+
     async def refresh(self, topic: str) -> bool:
         self.refreshed.append(topic)
         return False

@@ -45,7 +45,10 @@ class Routes:
     async def publish_info(self, topic: str, template: str, queues: int) -> "Routes":
         return self
 
-    brokers: frozenset[str] = frozenset({"b"})
+    queues: tuple[MessageQueue, ...] = (MessageQueue("t", "b", 0), MessageQueue("t", "b", 1))
+
+    def broker_name_of(self, queue: MessageQueue) -> str:
+        return queue.broker_name
 
     def master(self, broker_name: str) -> str:
         return "h:1"
@@ -78,7 +81,7 @@ class Instance:
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
     channels: Channels = field(default_factory=Channels)
 
-    async def master(self, broker_name: str, topic: str) -> str:
+    async def master_of(self, queue: MessageQueue) -> str:
         return "h:1"
 
 
