@@ -1,9 +1,10 @@
 """Static topics: logical queues, who holds them, and that all that is said of one goes to its holder."""
 
-import re
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,17 +16,23 @@ from firearrow.client.errors import ClientError
 from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.subscription import Subscription
+from firearrow.client.handling.consuming import ConsumeResult
 from firearrow.client.link.instance import Instance
 from firearrow.client.link.positions import Positions
 from firearrow.client.link.routes import QUEUES_MAX, PublishInfo, TopicRoute
 from firearrow.client.link.static_topics import NOBODY, StaticTopic, logical_broker
 from firearrow.client.message import Message, MessageQueue
-from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.options import ClientOptions, ProducerOptions, PullConsumerOptions, PushConsumerOptions
 from firearrow.client.producer import Producer
+from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.pulling.pulling import Pull, Puller
+from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.sending.transactions import TransactionState
 from tests.client.conftest import unique
-from tests.client.pushing import Seen, again, consumer
+from tests.client.consumers import Journal
+from tests.client.pushing import FIRST, Seen, again, consumer
 from tests.client.scripted import Scripted
+from tests.client.two_brokers import NAME, SecondBroker
 from tests.client.waiting import wait_until
 from tests.interop.driver import Driver
 from tests.interop.peers import Peer
@@ -243,25 +250,35 @@ async def test_locks_are_asked_for_at_each_holder() -> None:
 # ---- Apache's broker ----
 
 
-@pytest.fixture
-def static_topic(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A topic with three logical queues, made by Apache's mqadmin and gone afterwards."""
+Admin = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def mqadmin(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
+    """Apache's; gives what a command prints."""
     if peer.kind != "apache":
         pytest.skip("FireArrow refuses static topics: one broker has nowhere to move queues to")
     need(partial(java_class_path, "client5"))
     driver = Driver("java5", peer.name_server, tmp_path_factory.mktemp("static"))
+    yield lambda line: str(driver.ask("mqadmin", argument=line.split())[0]["text"])
+    driver.stop()
+
+
+@pytest.fixture
+def static_topic(mqadmin: Admin) -> Iterator[str]:
+    """A topic with three logical queues at the first broker, gone afterwards."""
     topic = unique("static")
-
-    def mqadmin(line: str) -> str:
-        return str(driver.ask("mqadmin", argument=line.split())[0]["text"])
-
     made = mqadmin(f"updateStaticTopic -t {topic} -qn 3 -b broker-a")
     assert "new mapping data is written" in made, made
-    try:
-        yield topic
-        assert re.search("success", mqadmin(f"deleteTopic -c DefaultCluster -t {topic}"))
-    finally:
-        driver.stop()
+    yield topic
+    assert "success" in mqadmin(f"deleteTopic -c DefaultCluster -t {topic}")
+
+
+@pytest.fixture
+def second(mqadmin: Admin, peer: Peer, tmp_path: Path) -> Iterator[SecondBroker]:
+    second = SecondBroker(peer, tmp_path / "second")
+    yield second
+    second.kill()
 
 
 @pytest.mark.interop
@@ -293,6 +310,71 @@ async def test_what_is_sent_to_a_static_topic_is_consumed_once(
                 await producer.send(Message(static_topic, b"last"), queue=queue)
         await wait_until(lambda: len(later.messages) >= 3, 30)
     assert later.bodies == [b"last"] * 3, "what was consumed before does not come again"
+
+
+@pytest.mark.interop
+async def test_a_transaction_and_a_message_that_comes_again(name_server: str, static_topic: str) -> None:
+    journal = Journal(lambda message: None if message.reconsume_times else ConsumeResult.RETRY_LATER)
+    async with (
+        Producer(
+            unique("p"), name_server=name_server, checker=lambda _: TransactionState.UNKNOWN
+        ) as producer,
+        consumer(name_server, static_topic, journal),
+    ):
+        await wait_until_mapped(producer, static_topic)
+        async with producer.transaction(Message(static_topic, b"whole")):
+            pass
+        await wait_until(lambda: len(journal.seen) == 2, 30)
+        assert [(body, again) for body, _, again in journal.seen] == [(b"whole", 0), (b"whole", 1)]
+
+
+@pytest.mark.interop
+async def test_a_pull_consumer_commits_at_the_holder(name_server: str, static_topic: str) -> None:
+    group, options = unique("group"), PullConsumerOptions(from_where=FIRST)
+    async with Producer(unique("p"), name_server=name_server) as producer:
+        await wait_until_mapped(producer, static_topic)
+        queue = (await producer.send(Message(static_topic, b"x"))).queue
+    async with PullConsumer(group, name_server=name_server, options=options) as first:
+        assert queue in await first.fetch_queues(static_topic)
+        assert (await first.first_offset(queue), await first.last_offset(queue)) == (0, 1)
+        first.assign([queue])
+        (message,) = await first.poll(10)
+        assert (message.body, message.queue) == (b"x", queue)
+        await first.commit()
+    async with PullConsumer(group, name_server=name_server) as second:
+        second.assign([queue])
+        assert await second.committed(queue) == 1
+
+
+@pytest.mark.interop
+async def test_a_consumer_follows_queues_that_move_to_another_broker(
+    name_server: str, second: SecondBroker, static_topic: str, mqadmin: Admin
+) -> None:
+    soon = ClientOptions(name_server=name_server, poll_name_server_s=0.3, heartbeat_s=0.5, rebalance_s=0.5)
+    before, after = ([b"%s%02d" % (when, number) for number in range(30)] for when in (b"a", b"b"))
+    queues = [MessageQueue(static_topic, LOGICAL, number) for number in range(3)]
+    seen = Seen()
+    options = PushConsumerOptions(from_where=FIRST)
+    follower = PushConsumer(unique("group"), options=options, client=soon)
+    follower.subscribe(static_topic, seen)
+    async with Producer(unique("p"), client=soon) as producer, follower:
+        await wait_until_mapped(producer, static_topic)
+        routes = producer.instance.routes
+        for body in before:
+            await producer.send(Message(static_topic, body))
+        await wait_until(lambda: len(seen.messages) >= 30, 30)
+        assert {routes.broker_name_of(queue) for queue in queues} == {"broker-a"}
+
+        moved = await asyncio.to_thread(mqadmin, f"remappingStaticTopic -t {static_topic} -b {NAME}")
+        assert ".after" in moved, moved
+        await wait_until(lambda: {routes.broker_name_of(queue) for queue in queues} == {NAME}, 30)
+        results = [await producer.send(Message(static_topic, body)) for body in after]
+        await wait_until(lambda: len(seen.messages) >= 60, 30)
+    assert {result.queue for result in results} == set(queues)
+    assert sorted(seen.bodies) == [*before, *after]
+    places = {(message.queue, message.queue_offset): message.body for message in seen.messages}
+    for result, body in zip(results, after, strict=True):
+        assert places[result.queue, result.queue_offset] == body, "logical offsets, as the send was told"
 
 
 async def wait_until_mapped(producer: Producer, topic: str) -> None:
