@@ -124,7 +124,7 @@ def test_a_route_gives_logical_queues_unless_an_order_is_configured() -> None:
         (mapping("a", totalQueues="4"), "totalQueues"),
         (mapping("a", totalQueues=True), "totalQueues"),
         (mapping("a", epoch=-1), "epoch"),
-        (mapping("a", epoch=None), "epoch"),
+        (mapping("a") | {"epoch": None}, "epoch"),
         (mapping("", 0), "bname"),
         (mapping("a", bname=7), "bname"),
         (mapping("a", currIdMap={"x": 0}), "invalid literal"),
