@@ -6,7 +6,6 @@ Made by the first that wants it, closed by the last that leaves. One instance li
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,6 +29,8 @@ Served = RemotingCommand | None | Awaitable[RemotingCommand | None]
 InboundHandler = Callable[[RemotingCommand, str], Served]
 REBALANCE_GAP_S = 1.0
 FETCH_NAME_SERVERS_S = 120
+WHERE_AND_WHO = ("name_server", "name_server_url", "namespace", "namespace_v2", "credentials", "tls")
+"""Options in which those who share an instance must agree; for the others those of who came first hold."""
 
 _instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, "Instance"]] = WeakKeyDictionary()
 
@@ -49,9 +50,10 @@ class Instance:
         if instance is None:
             instance = here[client_id] = cls(loop, options, client_id)
             instance._start()
-        elif replace(options, generated_name="") != replace(instance.options, generated_name=""):
+        elif any(getattr(options, name) != getattr(instance.options, name) for name in WHERE_AND_WHO):
             raise ConfigError(
-                f"client id {client_id} is taken here by other ClientOptions: give one of them an instance_name"
+                f"client id {client_id} is taken here by one with other {', '.join(WHERE_AND_WHO)}: give it another "
+                "instance_name"
             )
         instance._users += 1
         return instance
