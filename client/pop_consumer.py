@@ -5,12 +5,12 @@ others up. What is not acknowledged while it is hidden comes back to the group. 
 """
 
 import logging
-import time
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Self
 
 from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.clock import now_ms
 from firearrow.client.compression import open_body
 from firearrow.client.errors import ClientError, ConfigError, NotRunning
 from firearrow.client.group.subscription import Subscription
@@ -70,7 +70,7 @@ class PopConsumer:
             raise
         self._instance = instance
         self._acks = Acks(instance, self.group, self._client.api_timeout_s)
-        self._sources = PopSources(instance, open_body, self._wanted, _now_ms)
+        self._sources = PopSources(instance, open_body, self._wanted, now_ms)
         for topic in self.topics():
             await self._meet(topic)
         return self
@@ -259,7 +259,3 @@ def _ms(name: str, seconds: float) -> int:
     if not 0 < seconds <= 3 * 86400:
         raise ConfigError(f"{name}: {seconds} is not within 0..{3 * 86400}")
     return max(int(seconds * 1000), 1)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

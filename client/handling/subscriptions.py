@@ -4,16 +4,12 @@ A handler outlives its subscription: what was pulled before, and what comes back
 Never tells anybody: the owner sends heartbeats. Event loop only.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 
+from firearrow.client.clock import now_ms
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.listeners import Handler
 from firearrow.client.names import Namespace
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Subscriptions(Mapping[str, Subscription]):

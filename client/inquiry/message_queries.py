@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import ipaddress
 import struct
-import time
 
 from firearrow._native.store.received import ReceivedMessage, decode_messages
 from firearrow._native.store.record import RecordError
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.clock import now_ms
 from firearrow.client.compression import open_body
 from firearrow.client.errors import ClientError, NoRoute, RocketMQError, check
 from firearrow.client.link.instance import Instance
@@ -57,7 +57,7 @@ class MessageQueries:
     ) -> ReceivedMessage:
         """The first with this unique id, by default of the last three days. ClientError NO_MESSAGE (208)."""
         if begin_ms is None:
-            begin_ms = time.time_ns() // 1_000_000 - UNIQUE_WINDOW_MS
+            begin_ms = now_ms() - UNIQUE_WINDOW_MS
         found = await self._search(topic, unique_id, UNIQUE_MAX, begin_ms, end_ms, unique=True)
         matching = [message for message in found if message.message_id == unique_id]
         if not matching:

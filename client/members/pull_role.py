@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.clock import now_ms
 from firearrow.client.errors import ClientError, NoRoute
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.local_offsets import LocalOffsetStore
@@ -19,7 +20,6 @@ from firearrow.client.group.rebalance import Queues, RebalanceParts, Rebalancer
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.handling.subscriptions import now_ms
 from firearrow.client.hooks import FilterHook
 from firearrow.client.inquiry.inspection import serve_inspection
 from firearrow.client.inquiry.running_info import Running, running_info

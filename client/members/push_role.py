@@ -9,6 +9,7 @@ from inspect import isawaitable
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.clock import now_ms
 from firearrow.client.compression import open_body
 from firearrow.client.errors import NoRoute
 from firearrow.client.group.allocate import strategy_of
@@ -23,7 +24,6 @@ from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
 from firearrow.client.handling.consume_directly import answer_consume_directly
 from firearrow.client.handling.consuming import Cancellable, ConsumeService
-from firearrow.client.handling.subscriptions import now_ms
 from firearrow.client.inquiry.inspection import serve_inspection
 from firearrow.client.inquiry.resets import OffsetReset
 from firearrow.client.inquiry.running_info import Running, running_info

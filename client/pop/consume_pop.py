@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.clock import now_ms
 from firearrow.client.errors import RocketMQError
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import HandlerCalls
 from firearrow.client.handling.consuming import DEAD_LETTER, ConsumeResult, Later, Verdict
 from firearrow.client.handling.crew import Crew
 from firearrow.client.handling.listeners import HandlerThreads
-from firearrow.client.handling.subscriptions import now_ms
 from firearrow.client.message import MessageQueue
 from firearrow.client.pop.acks import Acks
 from firearrow.client.pop.receipts import receipt_of

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import ResponseCode
+from firearrow.client.clock import now_ms
 from firearrow.client.compression import open_body
 from firearrow.client.errors import BrokerError, RocketMQError
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.handling.subscriptions import now_ms
 from firearrow.client.hooks import FilterHook
 from firearrow.client.link.instance import Instance
 from firearrow.client.message import MessageQueue

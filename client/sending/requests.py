@@ -6,7 +6,6 @@ waits for it. What nobody waits for any more is dropped.
 
 import asyncio
 import logging
-import time
 import uuid
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
@@ -14,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.clock import now_ms
 from firearrow.client.errors import ClientError, NoReplyAddress, RequestReplyTimeout
 from firearrow.client.link.instance import Instance
 from firearrow.client.link.introductions import Introductions
@@ -135,7 +135,7 @@ def reply_message(request: ReceivedMessage, body: bytes) -> Message:
 
 def pushed(instance: Instance, push: RemotingCommand, address: str) -> RemotingCommand:
     """PUSH_REPLY_MESSAGE_TO_CLIENT, whichever producer of the instance waits. FieldError, ClientError."""
-    reply = reply_of(push, time.time_ns() // 1_000_000)
+    reply = reply_of(push, now_ms())
     correlation_id = reply.get_property(Property.CORRELATION_ID)
     if correlation_id is None:
         raise ClientError(f"{address}: a reply without {Property.CORRELATION_ID}")

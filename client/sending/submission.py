@@ -4,7 +4,6 @@ A chain of callbacks: as long as route and channel are at hand no task is made. 
 """
 
 import asyncio
-import time
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.sends import post
+from firearrow.client.clock import now_ms
 from firearrow.client.errors import (
     BrokerError,
     ClientError,
@@ -170,7 +170,7 @@ class Submission:
             if now_s() >= self._deadline_s or channel.closed:
                 raise RequestTimeout(f"{address}: takes no more one-way requests")
             await asyncio.sleep(CONGESTED_S)
-        opaque, born_ms = channel.next_opaque(), time.time_ns() // 1_000_000
+        opaque, born_ms = channel.next_opaque(), now_ms()
         holder = instance.routes.broker_name_of(queue)
         frame = self._prepared.frame(opaque, queue.queue_id, holder, born_ms, True)
         if channels.plain:
@@ -250,7 +250,7 @@ class Submission:
         if (ways.hooks or ways.forbidden) and not self._before(queue, address):
             return
         opaque = channel.next_opaque()
-        born_ms = time.time_ns() // 1_000_000
+        born_ms = now_ms()
         try:
             holder = ways.instance.routes.broker_name_of(queue)
             frame = self._prepared.frame(opaque, queue.queue_id, holder, born_ms, False)

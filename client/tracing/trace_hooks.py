@@ -1,11 +1,11 @@
 """What producers and consumers do to be traced: hooks that note records for a dispatcher. Loop thread."""
 
-import time
 import uuid
 from collections.abc import Callable
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.clock import now_ms
 from firearrow.client.hooks import ConsumeContext, EndTransactionContext, SendContext
 from firearrow.client.message import Property, SendStatus
 from firearrow.client.names import Namespace
@@ -31,12 +31,8 @@ _KINDS = {
 }
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class ProduceTrace:
-    """A SendHook and EndTransactionHook."""
+class _Trace:
+    """Where a hook notes its records."""
 
     def __init__(
         self,
@@ -47,6 +43,10 @@ class ProduceTrace:
         self._dispatcher = dispatcher
         self._namespace = namespace or Namespace(None)
         self._clock_ms = clock_ms
+
+
+class ProduceTrace(_Trace):
+    """A SendHook and EndTransactionHook."""
 
     def before(self, context: SendContext, /) -> None:
         if self._dispatcher.concerns(context.message.topic):
@@ -107,18 +107,8 @@ class ProduceTrace:
         self._dispatcher.append(TraceContext(topic, [record]))
 
 
-class ConsumeTrace:
+class ConsumeTrace(_Trace):
     """A ConsumeHook."""
-
-    def __init__(
-        self,
-        dispatcher: TraceDispatcher,
-        namespace: Namespace | None = None,
-        clock_ms: Callable[[], int] = now_ms,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._namespace = namespace or Namespace(None)
-        self._clock_ms = clock_ms
 
     def before(self, context: ConsumeContext, /) -> None:
         """Messages of brokers that want no traces, or that do not say their region, are left out."""

@@ -95,7 +95,7 @@ def test_broker_imports_follow_the_table(path: Path) -> None:
                 ), f"{own} imports another of its room: {wanted}"
 
 
-CLIENT_BASICS = {"errors", "options", "names", "message", "hooks", "states", "compression"}
+CLIENT_BASICS = {"clock", "errors", "options", "names", "message", "hooks", "states", "compression"}
 CLIENT_ROOMS: dict[str, set[str]] = {
     "link": set(),
     "group": {"link"},
