@@ -1,1 +1,1 @@
-"""Spark tools: come with their own issue; empty today."""
+"""RocketMQ's log in Apache Spark: a data source and sink, and bulk jobs. Never writes a store."""

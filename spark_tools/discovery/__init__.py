@@ -1,0 +1,4 @@
+"""Installed as `pyspark_firearrow`: Spark imports every `pyspark_*` module and takes its `DefaultSource`.
+
+Imported by every Spark user's first Python source, wanted or not: so it imports nothing of ours before it is asked.
+"""

@@ -1,0 +1,25 @@
+"""What the Spark tools refuse, each in one sentence that says what to do."""
+
+
+class SparkToolsError(Exception):
+    """Anything below; the text is for people."""
+
+
+class OptionWrong(SparkToolsError, ValueError):
+    """An option of a source, a sink or a job; the text names it."""
+
+
+class StoreUnreadable(SparkToolsError):
+    """A folder is no store, or a file of it cannot be read."""
+
+
+class TopicMissing(SparkToolsError):
+    """The source has no such topic."""
+
+
+class DataLoss(SparkToolsError):
+    """Messages that were asked for are gone and `failOnDataLoss` is set; the text names the ranges."""
+
+
+class SendFailed(SparkToolsError):
+    """The target did not take messages; nothing behind them was counted as sent."""
