@@ -1,0 +1,176 @@
+"""What tests of the Spark tools share: one session, one broker, one known store a run; Apache's stores unpacked.
+
+The session is `local[2,3]`: a task is tried three times. Under xdist each worker process has a session of its own.
+Spark talks on the loopback only, writes below the run's temporary folder only, and ends with the run.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from firearrow.client import blocking
+from firearrow.client.local_broker import LocalBroker
+from tests.spark.stores import BROKER, SETTINGS, Golden, KnownStore, send_known, unpacked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+JAVA_MIN = 17
+WARNINGS_NOT_OURS = (
+    "ignore::DeprecationWarning:pyspark",
+    "ignore::FutureWarning:pyspark",
+    "ignore::ResourceWarning:py4j",
+    "ignore:unclosed:ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+)
+_numbers = count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Warnings of PySpark are no errors of ours: those of tests with a session are let be."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+            for text in WARNINGS_NOT_OURS:
+                item.add_marker(pytest.mark.filterwarnings(text))
+
+
+def java_lack() -> str | None:
+    """Why no session can run here, in one line; None if it can."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None:
+        return f"needs Java {JAVA_MIN}, and there is no java"
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    version = re.search(r'version "(\d+)', told)
+    if version is None or int(version[1]) < JAVA_MIN:
+        return f"needs Java {JAVA_MIN}, and {java} is {told.splitlines()[0] if told else 'silent'}"
+    return None
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Skips without Java; fails if FIREARROW_INTEROP=required."""
+    lack = java_lack()
+    if lack is not None and os.environ.get("FIREARROW_INTEROP") == "required":
+        pytest.fail(f"spark: {lack}", pytrace=False)
+    if lack is not None:
+        pytest.skip(f"spark: {lack}")
+
+
+@pytest.fixture(scope="session")
+def spark_environment(java: None) -> dict[str, str]:
+    """What a process that starts Spark needs: this interpreter, this tree, the loopback, a small heap."""
+    return {
+        "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONWARNINGS": "ignore",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of every session of the tests: no UI, a heap of 1 GiB, quick to start, files in a temporary folder only."""
+    folder = tmp_path_factory.mktemp("spark")
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": (
+            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC -Djava.io.tmpdir={folder}"
+        ),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.local.dir": str(folder / "local"),
+        "spark.log.level": "ERROR",
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(spark_environment: dict[str, str], spark_settings: dict[str, str]) -> "Iterator[SparkSession]":
+    """The one session of this process, `local[2,3]`, with the data source registered."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 (a session is what costs, the import comes with it)
+
+    os.environ.update(spark_environment)
+    builder = SparkSession.builder.master("local[2,3]").appName("firearrow tests")
+    for name, value in spark_settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    gateway = session.sparkContext._gateway
+    session.stop()
+    if gateway is not None:
+        gateway.shutdown()
+
+
+@pytest.fixture(scope="session")
+def spark_retrying(spark: "SparkSession") -> "SparkSession":
+    """The same session: a process has one, and its tasks are tried three times."""
+    return spark
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
+    """A broker for the whole run, with its name server; its name is BROKER. Take topics of your own: `topics`."""
+    with LocalBroker(tmp_path_factory.mktemp("live") / BROKER, settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def fresh_broker(tmp_path: Path) -> Iterator[LocalBroker]:
+    """One of the test's own, to be killed and started again."""
+    with LocalBroker(tmp_path / "fresh" / BROKER, settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def topics(broker: LocalBroker) -> Callable[..., str]:
+    """`topics(queues=4)`: a new topic at `broker` that nobody else has."""
+
+    def make(queues: int = 4) -> str:
+        name = f"topic-{os.getpid()}-{next(_numbers)}"
+        with blocking.Admin(name_server=broker.name_server) as admin:
+            admin.create_topic(name, queues)
+        return name
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> KnownStore:
+    """A store folder with known messages, closed cleanly. Shared: read it only, or take `store.copied(tmp_path)`."""
+    root = tmp_path_factory.mktemp("known") / BROKER
+    with LocalBroker(root, settings=SETTINGS) as running:
+        messages = send_known(running.name_server)
+        assert running.stop() == 0
+    return KnownStore(root, messages)
+
+
+@pytest.fixture(scope="session", params=["store-apache", "store-apache-crashed"])
+def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    """Both of Apache's stores, one after the other. Shared: read only."""
+    return unpacked(request.param, tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture(scope="session")
+def golden_clean(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    """The store that Apache closed. Shared: read only."""
+    return unpacked("store-apache", tmp_path_factory.mktemp("golden-clean"))
+
+
+@pytest.fixture
+def golden_copy(tmp_path: Path) -> Golden:
+    """A copy of the store that Apache closed, to be damaged."""
+    return unpacked("store-apache", tmp_path)
