@@ -1,0 +1,276 @@
+"""The arguments that jobs share, spelled alike everywhere: what is read, where it goes, how a job behaves.
+
+Each group is a dataclass whose fields are Typer's parameters; `spread` puts them into a command. Only declares and
+checks: nothing is opened but a file of keys, and the store or name server when `origin()` is asked for.
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
+
+import typer
+
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
+from firearrow.spark_tools.jobs.spellings import Assigned, QueueSet, assigned, lines
+from firearrow.spark_tools.live.origin import BrokerOrigin
+from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.origin import Origin
+from firearrow.spark_tools.plan.declaration import read_value
+from firearrow.spark_tools.plan.times import parse_time
+from firearrow.spark_tools.plan.values import key_set, names, pattern, plain, tag_set
+
+FAILED = 1
+WRONG_USAGE = 2
+RATE_MAX = 1e12
+
+Option = typer.Option
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceArguments:
+    """Which messages of which store folders or brokers."""
+
+    path: Annotated[
+        list[str] | None, Option("--path", help="Folder of a store, or NAME=FOLDER; again for each store.")
+    ] = None
+    name_server: Annotated[
+        str | None,
+        Option("--name-server", help="HOST:PORT[;HOST:PORT] of a live cluster, instead of --path."),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        Option("--source-option", help="KEY=VALUE of the client that reads, e.g. rocketmq.accessKey=…"),
+    ] = None
+    topics: Annotated[list[str] | None, Option("--topics", help="Topics, separated by commas.")] = None
+    pattern: Annotated[
+        str | None, Option("--pattern", help="Regular expression that whole names of topics match.")
+    ] = None
+    queues: Annotated[str | None, Option("--queues", help="Queue ids: 0,2-5,broker-a:7")] = None
+    since: Annotated[
+        str | None, Option("--from", help="Stored at this time or later: ISO 8601 (UTC) or milliseconds.")
+    ] = None
+    until: Annotated[str | None, Option("--until", help="Stored before this time.")] = None
+    offsets: Annotated[
+        str | None,
+        Option("--offsets", help='JSON: {"topic": {"broker": {"0": [100, 200]}}}; only the named queues.'),
+    ] = None
+    tags: Annotated[list[str] | None, Option("--tags", help="One of these tags, separated by , or ||")] = None
+    keys: Annotated[
+        list[str] | None, Option("--keys", help="With one of these keys, separated by commas.")
+    ] = None
+    keys_file: Annotated[Path | None, Option("--keys-file", help="A file of keys, one a line.")] = None
+    unique_ids: Annotated[
+        list[str] | None, Option("--unique-ids", help="With one of these unique ids, separated by commas.")
+    ] = None
+    sql: Annotated[
+        str | None, Option("--sql", help='SQL92 over properties, as brokers know it: "price > 10"')
+    ] = None
+    fail_on_data_loss: Annotated[
+        bool,
+        Option(
+            "--fail-on-data-loss/--no-fail-on-data-loss",
+            help="Stop when messages that were asked for are gone; else they are counted in the report.",
+        ),
+    ] = True
+
+    def origin(self) -> Origin:
+        if bool(self.path) == bool(self.name_server):
+            raise OptionWrong("--path or --name-server: one of them says where to read from")
+        if self.path:
+            return StoreOrigin(tuple(self.path))
+        assert self.name_server is not None
+        return BrokerOrigin(target(self.name_server, self.settings, "--source-option"))
+
+    def choice(self) -> Choice:
+        keys = _union("--keys", key_set, self.keys)
+        if self.keys_file is not None:
+            keys |= read_value("--keys-file", lambda text: lines(Path(text)), str(self.keys_file))
+        return Choice(
+            tags=_union("--tags", tag_set, self.tags),
+            keys=keys,
+            unique_ids=_union("--unique-ids", key_set, self.unique_ids),
+            stored=self.stored(),
+            sql=_read("--sql", plain, self.sql, None),
+        )
+
+    def stored(self) -> tuple[int | None, int | None]:
+        """Store times, ms; the second is exclusive."""
+        since = _read("--from", parse_time, self.since, None)
+        until = _read("--until", parse_time, self.until, None)
+        if since is not None and until is not None and until <= since:
+            raise OptionWrong(f"--until {self.until} is not after --from {self.since}")
+        return since, until
+
+    def topic_names(self) -> frozenset[str]:
+        return _union("--topics", lambda text: frozenset(names(text)), self.topics)
+
+    def topic_pattern(self) -> str | None:
+        return _read("--pattern", pattern, self.pattern, None)
+
+    def queue_set(self) -> QueueSet:
+        return _read("--queues", QueueSet.of, self.queues, QueueSet())
+
+    def assigned(self) -> Assigned | None:
+        return _read("--offsets", assigned, self.offsets, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetArguments:
+    """Which cluster gets the messages, and how fast."""
+
+    target: Annotated[
+        str | None, Option("--target", help="HOST:PORT[;HOST:PORT]: name servers of the target.")
+    ] = None
+    target_settings: Annotated[
+        list[str] | None,
+        Option("--target-option", help="KEY=VALUE of the client that sends, e.g. rocketmq.accessKey=…"),
+    ] = None
+    to_topic: Annotated[
+        list[str] | None, Option("--to-topic", help="NAME for all messages, or SOURCE=NAME; again and again.")
+    ] = None
+    create_topics: Annotated[
+        bool, Option("--create-topics", help="Make topics the target has not, with as many queues.")
+    ] = False
+    rate: Annotated[float | None, Option("--rate", help="Messages a second at most, all tasks together.")] = (
+        None
+    )
+    bytes_rate: Annotated[
+        float | None, Option("--bytes-rate", help="Bytes a second at most, all tasks together.")
+    ] = None
+    timeout_s: Annotated[
+        float, Option("--timeout", help="Seconds for which a broker that went away is waited for.")
+    ] = 60
+
+    def cluster(self) -> Target:
+        if not self.target:
+            raise OptionWrong("--target: HOST:PORT of the target's name server is needed")
+        return target(self.target, self.target_settings, "--target-option")
+
+    def check(self) -> None:
+        for option, value in (("--rate", self.rate), ("--bytes-rate", self.bytes_rate)):
+            if value is not None and not 0 < value <= RATE_MAX:
+                raise OptionWrong(f"{option}: {value:g} is not a rate above 0")
+        if not 0 < self.timeout_s <= 86400:
+            raise OptionWrong(f"--timeout: {self.timeout_s:g} is not within a second and a day")
+        self.renamed()
+
+    def renamed(self) -> Callable[[str], str]:
+        """The target's topic of each source topic."""
+        table: dict[str, str] = {}
+        others: str | None = None
+        for text in self.to_topic or ():
+            source, equals, name = text.partition("=")
+            if not source or (equals and not name) or (not equals and others is not None):
+                raise OptionWrong(f"--to-topic: {text!r}; write NAME once, or SOURCE=NAME for each topic")
+            if equals:
+                table[source] = name
+            else:
+                others = source
+        return lambda topic: table.get(topic, others or topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunArguments:
+    """How a job behaves and what it leaves behind."""
+
+    checkpoint: Annotated[
+        Path | None,
+        Option("--checkpoint", help="Folder of what is finished  [default: .firearrow-JOB-DIGEST, here]"),
+    ] = None
+    report: Annotated[Path | None, Option("--report", help="File for the report as JSON.")] = None
+    quiet: Annotated[bool, Option("--quiet", help="No progress on stderr.")] = False
+
+
+def _read(option: str, parse: Callable[[str], T], text: str | None, default: D) -> T | D:
+    return default if text is None else read_value(option, parse, text)
+
+
+def _union(
+    option: str, parse: Callable[[str], frozenset[str]], texts: Sequence[str] | None
+) -> frozenset[str]:
+    return frozenset().union(*(read_value(option, parse, text) for text in texts or ()))
+
+
+def target(name_server: str, settings: Sequence[str] | None, option: str) -> Target:
+    pairs = {"nameServer": name_server}
+    for text in settings or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise OptionWrong(f"{option}: {text!r}; KEY=VALUE is wanted")
+        pairs[key] = value
+    return Target.of(pairs)
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, each parameter of a group of arguments replaced by the group's fields, as Typer wants them.
+
+    What it refuses becomes one sentence on stderr, and the exit code 1, or 2 for an option.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
+    plain = {name: kind for name, kind in hints.items() if name not in groups and name != "return"}
+
+    @wraps(command)
+    def spreading(**given: Any) -> None:
+        values = {name: given.pop(name) for name in plain}
+        for name, kind in groups.items():
+            values[name] = kind(**{field.name: given[field.name] for field in fields(kind)})
+        try:
+            command(**values)
+        except SparkToolsError as error:
+            refuse(error)
+
+    parameters = [parameter for kind in groups.values() for parameter in _parameters(kind)]
+    own = inspect.signature(command).parameters
+    parameters += [_parameter(name, kind, own[name].default) for name, kind in plain.items()]
+    spreading.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    spreading.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del spreading.__wrapped__  # type: ignore[attr-defined]
+    return spreading
+
+
+def refuse(error: SparkToolsError) -> NoReturn:
+    print(f"firearrow: {error}", file=sys.stderr)
+    raise typer.Exit(WRONG_USAGE if isinstance(error, OptionWrong) else FAILED)
+
+
+def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        _parameter(
+            field.name,
+            hints[field.name],
+            inspect.Parameter.empty if field.default is MISSING else field.default,
+        )
+        for field in fields(group)
+    ]
+
+
+def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+
+
+def as_text(group: Any) -> Mapping[str, Any]:
+    """A group's arguments for a report or a digest; secrets do not belong into options' values and are masked."""
+    return {
+        field.name: _shown(getattr(group, field.name))
+        for field in fields(group)
+        if getattr(group, field.name) is not None
+    }
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list):
+        return [re.sub(r"(?i)((?:secret|token|password)\w*=).*", r"\1…", text) for text in value]
+    return value
