@@ -56,6 +56,9 @@ class LocalOffsetStore(OffsetTable):
         """What the file says of other queues stays."""
         await self._merge(queues)
 
+    async def settle(self, queues: Collection[MessageQueue]) -> None:
+        await self.persist_all(queues)
+
     async def persist(self, queue: MessageQueue) -> None:
         await self._merge((queue,))
 

@@ -42,6 +42,9 @@ class OffsetStore(Protocol):
 
     async def persist(self, queue: MessageQueue) -> None: ...
 
+    async def settle(self, queues: Collection[MessageQueue]) -> None:
+        """`persist_all` for the last time: who reads behind it finds these offsets, unless a failure was logged."""
+
     def remove(self, queue: MessageQueue) -> None:
         """From memory only."""
 

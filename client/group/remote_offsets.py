@@ -1,6 +1,7 @@
 """RemoteOffsetStore: offsets of a group at the brokers, for CLUSTERING.
 
-Written one-way: what is lost comes again with the next write. Event loop only.
+Written one-way: what is lost comes again with the next write; the last time the broker's answers are awaited, because
+Apache's may give the next member an older offset until then. Event loop only.
 """
 
 import asyncio
@@ -62,6 +63,9 @@ class RemoteOffsetStore(OffsetTable):
         if offset != NOT_FOUND:
             await self._write(queue, offset)
 
+    async def settle(self, queues: Collection[MessageQueue]) -> None:
+        await asyncio.gather(*(self._settle(queue) for queue in queues))
+
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Tell the broker and wait until it knows. ClientError."""
         address = await self._address(queue, only_master=False)
@@ -75,6 +79,14 @@ class RemoteOffsetStore(OffsetTable):
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return NOT_FOUND
         return check(answer, queue.broker_name).integer("offset")
+
+    async def _settle(self, queue: MessageQueue) -> None:
+        offset = self.remembered(queue)
+        if offset != NOT_FOUND:
+            try:
+                await self.commit(queue, offset)
+            except ClientError as error:
+                log.warning("offset %d of %s was not told: %s", offset, queue, error)
 
     async def _write(self, queue: MessageQueue, offset: int) -> None:
         try:

@@ -141,7 +141,7 @@ class PullRole:
         self.rebalancer.stop()
         await self.tasks.close()
         if self.instance.consumers.get(self.group) is self:
-            await self.persist_offsets()
+            await self.offsets.settle(list(self.tasks.table))
             await self.instance.leave_consumer(self)
         self.rebalancer.close()
 

@@ -140,7 +140,7 @@ class PushRole:
         try:
             await asyncio.gather(*stopping)
             if self.instance.consumers.get(self.group) is self:
-                await self.persist_offsets()
+                await self.offsets.settle(list(self.table))
         finally:
             await self._leave()
 

@@ -90,13 +90,24 @@ async def test_an_admin_that_was_not_started_says_so(name_server: str) -> None:
         await Admin(name_server).topics()
 
 
+async def sampled(admin: Admin) -> dict[str, str]:
+    """Apache's broker has no figures in its first second and says so by a stack trace."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await admin.broker_runtime(BROKER)
+            except BrokerError as error:
+                if "NoSuchElementException" not in error.remark:
+                    raise
+
+
 async def test_clusters_and_brokers(name_server: str, peer: Peer) -> None:
     async with Admin(name_server) as admin:
         info = await admin.cluster_info()
         assert info.clusters == {CLUSTER: (BROKER,)}
         assert info.brokers == {BROKER: {0: peer.address}}
         assert (await admin.broker_config(BROKER))["brokerName"] == BROKER
-        assert "putTps" in await admin.broker_runtime(BROKER)
+        assert "putTps" in await sampled(admin)
         with pytest.raises(ClientError):
             await admin.broker_runtime("no-such-broker")
 

@@ -194,6 +194,17 @@ async def test_a_failed_write_is_logged_and_the_others_are_written(caplog: pytes
     assert "broker broker-x is not known" in caplog.text
 
 
+async def test_the_last_time_the_brokers_answers_are_awaited(caplog: pytest.LogCaptureFixture) -> None:
+    instance = FakeInstance({RequestCode.UPDATE_CONSUMER_OFFSET: lambda asked: asked.answer()})
+    store = RemoteOffsetStore(instance, "group")
+    lost = MessageQueue("T", "broker-x", 0)
+    store.update(lost, 5)
+    store.update(FIRST, 6)
+    await store.settle([lost, FIRST, SECOND])
+    assert [(request.ext["commitOffset"], request.is_oneway) for request in instance.asked] == [("6", False)]
+    assert "broker broker-x is not known" in caplog.text
+
+
 # ---- where a queue is begun ----
 
 

@@ -61,7 +61,7 @@ async def test_pops_wait_at_both_and_get_over_the_end_of_one(
     async def next_body() -> bytes:
         """A broker that is back is found when a receive begins."""
         async with asyncio.timeout(40):
-            while not (messages := await popping.receive()):
+            while not (messages := await popping.receive(1)):
                 pass
         [message] = messages
         await popping.ack(message)
@@ -85,7 +85,10 @@ async def test_pops_wait_at_both_and_get_over_the_end_of_one(
         await asyncio.to_thread(second.start)
         await known(peer, topic, 2)
         await asyncio.to_thread(there.feed, topic, [b"there once more"])
-        assert await next_body() == b"there once more"
+        while (body := await next_body()) != b"there once more":
+            assert body in (b"there", b"there again"), (
+                "Apache's broker keeps acks in memory until it is killed"
+            )
 
 
 async def test_polls_bring_both_and_get_over_the_end_of_one(

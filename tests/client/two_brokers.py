@@ -1,6 +1,7 @@
 """A second broker, `broker-b`, known to the name server of the run's broker; it can be killed and come back."""
 
 import shutil
+import time
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
@@ -33,6 +34,7 @@ class SecondBroker:
             self.address = self._ours.address
         else:
             self._ours.start()
+        self._wait_until_known()
 
     def kill(self) -> None:
         for running in (self._ours, self._apache):
@@ -43,6 +45,14 @@ class SecondBroker:
         with Connection(address(self.address)) as connection:
             answer = connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, queues))
         assert answer.code == 0, answer.remark
+
+    def _wait_until_known(self) -> None:
+        """Apache's broker registers a moment after it listens."""
+        deadline = time.monotonic() + 30
+        with Connection(address(self._first.name_server)) as connection:
+            while NAME.encode() not in connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}).body:
+                assert time.monotonic() < deadline, f"{NAME} is not known to the name server"
+                time.sleep(0.05)
 
     def _start_apache(self) -> None:
         settings = LIFE | {"brokerName": NAME, "namesrvAddr": self._first.name_server}
