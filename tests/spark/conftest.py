@@ -103,16 +103,18 @@ def spark(spark_environment: dict[str, str], spark_settings: dict[str, str]) -> 
     """The one session of this process, `local[2,3]`, with the data source registered."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 (a session is what costs, the import comes with it)
 
-    os.environ.update(spark_environment)
     builder = SparkSession.builder.master("local[2,3]").appName("firearrow tests")
     for name, value in spark_settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    gateway = session.sparkContext._gateway
-    session.stop()
-    if gateway is not None:
-        gateway.shutdown()
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in spark_environment.items():
+            environment.setenv(name, value)
+        session = builder.getOrCreate()
+        yield session
+        gateway = session.sparkContext._gateway
+        session.stop()
+        if gateway is not None:
+            gateway.shutdown()
 
 
 @pytest.fixture(scope="session")
