@@ -10,19 +10,14 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from firearrow._native.wire.loose_json import DEPTH_MAX, read
+from firearrow._native.wire.loose_json import JsonError as JsonError  # noqa: PLC0414 (handed on)
+
 BYTES_MAX = 64 << 20
 LENIENT_BYTES_MAX = 4 << 20
-DEPTH_MAX = 64
 
 _BARE_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
 _SPACED_KEY = re.compile(rb'^(\t*"(?:[^"\\]|\\.)*":) ', re.MULTILINE)
-_BLANK = re.compile(rb"[ \t\r\n]*")
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BARE = re.compile(rb"[-+.\w$]+")
-
-
-class JsonError(ValueError):
-    """The text is not JSON in any form that fastjson writes; says where."""
 
 
 class MessageQueue(NamedTuple):
@@ -50,7 +45,7 @@ def loads(data: bytes | str, bytes_max: int = BYTES_MAX) -> Any:  # noqa: ANN401
         raise JsonError(
             f"JSON of {len(raw)} bytes is not strict, at most {LENIENT_BYTES_MAX} may be read leniently"
         )
-    return _Reader(raw).whole()
+    return read(raw, message_queue)
 
 
 def dumps(value: object) -> bytes:
@@ -154,97 +149,6 @@ def _scalar(value: object) -> str:
     if type(value) is int:
         return str(value)
     return orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode()
-
-
-class _Reader:
-    """Reads what orjson refuses: object keys, bare keys, a comma before the closing bracket."""
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._at = 0
-
-    def whole(self) -> Any:  # noqa: ANN401
-        value = self._value(0)
-        if self._peek():
-            raise self._wrong("text after the value")
-        return value
-
-    def _value(self, depth: int) -> Any:  # noqa: ANN401
-        if depth > DEPTH_MAX:
-            raise self._wrong(f"nested deeper than {DEPTH_MAX}")
-        first = self._peek()
-        if first == b"{":
-            return self._object(depth)
-        if first == b"[":
-            return self._array(depth)
-        return self._token(_STRING if first == b'"' else _BARE)
-
-    def _object(self, depth: int) -> dict[str | MessageQueue, Any]:
-        self._at += 1
-        members: dict[str | MessageQueue, Any] = {}
-        while not self._ends(b"}"):
-            key = self._member_name(depth)
-            if self._peek() != b":":
-                raise self._wrong("no colon")
-            self._at += 1
-            members[key] = self._value(depth + 1)
-            self._comma(b"}")
-        return members
-
-    def _array(self, depth: int) -> list[Any]:
-        self._at += 1
-        items: list[Any] = []
-        while not self._ends(b"]"):
-            items.append(self._value(depth + 1))
-            self._comma(b"]")
-        return items
-
-    def _member_name(self, depth: int) -> str | MessageQueue:
-        first = self._peek()
-        if first == b"{":
-            queue = message_queue(self._value(depth + 1))
-            if queue is None:
-                raise self._wrong("an object key that is no message queue")
-            return queue
-        if first == b'"':
-            return str(self._token(_STRING))
-        match = _BARE.match(self._raw, self._at)
-        if match is None:
-            raise self._wrong("no key")
-        self._at = match.end()
-        return match[0].decode("utf-8", "replace")
-
-    def _token(self, pattern: re.Pattern[bytes]) -> Any:  # noqa: ANN401
-        match = pattern.match(self._raw, self._at)
-        if match is None:
-            raise self._wrong("no value")
-        try:
-            value = orjson.loads(match[0])
-        except orjson.JSONDecodeError:
-            raise self._wrong("no value") from None
-        self._at = match.end()
-        return value
-
-    def _ends(self, bracket: bytes) -> bool:
-        if self._peek() != bracket:
-            return False
-        self._at += 1
-        return True
-
-    def _comma(self, bracket: bytes) -> None:
-        following = self._peek()
-        if following == b",":
-            self._at += 1
-        elif following != bracket:
-            raise self._wrong("no comma")
-
-    def _peek(self) -> bytes:
-        match = _BLANK.match(self._raw, self._at)
-        self._at = match.end() if match else self._at
-        return self._raw[self._at : self._at + 1]
-
-    def _wrong(self, what: str) -> JsonError:
-        return JsonError(f"not JSON: {what} at byte {self._at}")
 
 
 def message_queue(value: object) -> MessageQueue | None:

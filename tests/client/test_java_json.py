@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from firearrow._native.wire.loose_json import DEPTH_MAX
 from firearrow.client.group import java_json
 from firearrow.client.group.java_json import JsonError
 from firearrow.client.message import MessageQueue
@@ -56,7 +57,7 @@ def test_offsets_come_as_a_map_by_objects_by_texts_or_as_a_list() -> None:
     ("text", "says"),
     [
         ("5", "a map from queues to offsets"),
-        ('{"no queue":5}', "no value at character 0"),
+        ('{"no queue":5}', "no value at byte 0"),
         ('{"5":5}', "a message queue is wanted"),
         ('[{"brokerName":"b","queueId":1,"topic":"t"}]', "its offset is no number"),
         ('[{"brokerName":"b","queueId":1,"topic":"t","offset":true}]', "its offset is no number"),
@@ -89,7 +90,7 @@ def test_what_nobody_writes_is_refused(text: str | bytes) -> None:
 
 @pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000, "{{" * 100_000, "[0,{0:" * 100_000])
 def test_depth_has_an_end(deep: str) -> None:
-    with pytest.raises(JsonError, match=f"nested deeper than {java_json.DEPTH_MAX}|no value|no key"):
+    with pytest.raises(JsonError, match=f"nested deeper than {DEPTH_MAX}|no value|no key"):
         java_json.loads(deep)
 
 
@@ -97,9 +98,9 @@ def test_depth_ends_where_it_says() -> None:
     def nested(depth: int) -> str:
         return "[" * depth + "{0:1}" + "]" * depth
 
-    assert java_json.loads(nested(java_json.DEPTH_MAX - 1)), "the number within is a level, too"
+    assert java_json.loads(nested(DEPTH_MAX - 1)), "the number within is a level, too"
     with pytest.raises(JsonError, match="nested deeper"):
-        java_json.loads(nested(java_json.DEPTH_MAX))
+        java_json.loads(nested(DEPTH_MAX))
 
 
 def test_size_ends_where_it_says() -> None:
