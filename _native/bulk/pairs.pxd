@@ -1,0 +1,14 @@
+# The properties of records, found once: where each name and its value lie. Borrows the text, keeps none. Any thread.
+#
+#   text    name 0x01 value 0x02 name 0x01 value [0x02]      pieces without 0x01, name or value are passed over
+#
+# Order: as in the text; of equal names only the last stays, in its own place, as Java's map has it.
+
+from firearrow._native.store.record cimport Text
+
+cdef struct Pair:
+    Text name, value
+
+cdef Py_ssize_t pairs_at_most(const Text *text) noexcept nogil
+cdef Py_ssize_t find_pairs(const Text *text, Pair *to) noexcept nogil   # how many; room for pairs_at_most
+cdef Text *value_of(Pair *pairs, Py_ssize_t count, const Text *name) noexcept nogil   # NULL: there is none
