@@ -1,0 +1,48 @@
+"""Where a message that was sent again came from, told by its own properties: what makes a repeat recognisable.
+
+Written by `_native.bulk.batches` (Edits), read here. Knows no broker. Any thread.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from firearrow._native.bulk.batches import (
+    BROKER_OWN,
+    REPLAY_BROKER,
+    REPLAY_JOB,
+    REPLAY_OFFSET,
+    REPLAY_QUEUE,
+    REPLAY_TOPIC,
+)
+from firearrow.client.message import MessageQueue
+
+__all__ = [
+    "BROKER_OWN", "NAMES", "REPLAY_BROKER", "REPLAY_JOB", "REPLAY_OFFSET", "REPLAY_QUEUE", "REPLAY_TOPIC", "RETRIED",
+    "Provenance",
+]  # fmt: skip
+
+NAMES = (REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC, REPLAY_QUEUE, REPLAY_OFFSET)
+RETRIED = frozenset({
+    "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "DLQ_ORIGIN_TOPIC",
+    "DLQ_ORIGIN_MESSAGE_ID", "ORIGIN_GROUP",
+})  # fmt: skip
+"""What a message has got on its way through retries to the dead letters: dropped where it is to begin anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """`queue` and `queue_offset`: the record's own place at the source; `job`: who sent it again."""
+
+    job: str
+    queue: MessageQueue
+    queue_offset: int
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Self | None:
+        """None: it was not sent again by such a job, or not all of it is there."""
+        try:
+            job, broker_name, topic, queue_id, offset = (properties[name] for name in NAMES)
+            return cls(job, MessageQueue(topic, broker_name, int(queue_id)), int(offset))
+        except (KeyError, ValueError):
+            return None
