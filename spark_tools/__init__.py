@@ -1,1 +1,5 @@
 """RocketMQ's log in Apache Spark: a data source and sink, and bulk jobs. Never writes a store."""
+
+from firearrow.spark_tools.sessions import register, session
+
+__all__ = ["register", "session"]

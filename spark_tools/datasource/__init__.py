@@ -1,0 +1,1 @@
+"""Spark's data source `rocketmq`: table and stream reads, table and stream writes."""

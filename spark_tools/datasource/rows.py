@@ -1,0 +1,62 @@
+"""What a task does: its ranges are read one behind the other and become Arrow batches, a chunk of the log at a time.
+
+Travels to the worker by pickle; the reader is opened there, and closed with the last batch or when Spark has enough.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from firearrow.spark_tools import columns
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.origin import Origin
+from firearrow.spark_tools.plan.loss import AtOnce
+from firearrow.spark_tools.plan.options import SourceOptions
+from firearrow.spark_tools.plan.ranges import Part
+
+
+class RangePartition(InputPartition):
+    """What one task reads. A kind of its own, because Spark makes a plain one when it is given none."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    origin: Origin
+    choice: Choice
+    columns: tuple[str, ...]
+    options: SourceOptions
+
+    def of(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Nothing for a partition that is not ours. DataLoss at the first range that is gone."""
+        if not isinstance(partition, RangePartition):
+            return
+        options, lost = self.options, AtOnce(self.options.fail_on_loss)
+        with self.origin.open() as reader:
+            for part in partition.part:
+                for spans in reader.read(part, self.choice, lost, bytes_max=options.batch_bytes):
+                    yield from columns.record_batches(
+                        spans, self.columns, part.queue.broker_name, open_bodies=options.open_bodies,
+                        count_max=options.batch_rows, bytes_max=options.batch_bytes,
+                    )  # fmt: skip
+
+
+def asked_columns(schema: StructType) -> tuple[str, ...]:
+    """The names that a schema asks for. OptionWrong: a column that is none, or of another type."""
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    names = columns.chosen(tuple(wanted.names))
+    for field in columns.schema(names):
+        asked = wanted.field(field.name)
+        if not asked.type.equals(field.type):
+            raise OptionWrong(f"schema: {field.name} is {field.type}, not {asked.type}; cast it in a select")
+        if not asked.nullable:
+            raise OptionWrong(f"schema: {field.name} cannot be `not null` here; leave that out")
+    return names

@@ -1,0 +1,67 @@
+"""The format `rocketmq`. Spark imports this for every user of any Python source, so it imports nothing of ours before
+it is asked. Spark makes one for each process that needs one, and pickles it about: it holds options only.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from firearrow.spark_tools.plan.options import SourceOptions
+
+
+class RocketMQSource(DataSource):
+    """Each method raises OptionWrong for options that cannot be understood, before anything is opened."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq"
+
+    def schema(self) -> str:
+        """All columns, or those that the options name."""
+        from firearrow.spark_tools import columns  # noqa: PLC0415 (see above, as all that follow)
+
+        options = self._options(None)
+        return columns.spark_schema(options.columns or columns.ALL, options.properties)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from firearrow.spark_tools.datasource.reader import TableReader  # noqa: PLC0415
+        from firearrow.spark_tools.datasource.rows import asked_columns  # noqa: PLC0415
+        from firearrow.spark_tools.plan.batch import BatchPlan  # noqa: PLC0415
+        from firearrow.spark_tools.plan.options import BATCH  # noqa: PLC0415
+        from firearrow.spark_tools.plan.origins import origin_of  # noqa: PLC0415
+
+        options = self._options(BATCH)
+        return TableReader(BatchPlan(origin_of(options, self.options), options), asked_columns(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from firearrow.spark_tools.datasource.rows import asked_columns  # noqa: PLC0415
+        from firearrow.spark_tools.datasource.stream import StreamReader  # noqa: PLC0415
+        from firearrow.spark_tools.plan.options import STREAM  # noqa: PLC0415
+        from firearrow.spark_tools.plan.origins import origin_of  # noqa: PLC0415
+
+        options = self._options(STREAM)
+        return StreamReader(origin_of(options, self.options), options, asked_columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from firearrow.spark_tools.datasource.sink import table_writer  # noqa: PLC0415
+
+        return table_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from firearrow.spark_tools.datasource.stream_sink import stream_writer  # noqa: PLC0415
+
+        return stream_writer(self.options, schema, overwrite)
+
+    def _options(self, use: str | None) -> "SourceOptions":
+        """`use`: None where Spark does not say whether it is a batch or a stream."""
+        from firearrow.spark_tools.plan.options import SourceOptions  # noqa: PLC0415
+
+        return SourceOptions.of(self.options, use)

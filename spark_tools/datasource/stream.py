@@ -1,0 +1,74 @@
+"""A stream read: Spark's face of a Tail. It lives in one process beside the driver; a copy reads in the tasks.
+
+Offsets are the JSON of plan.offsets. Spark never calls `stop`, and `commit` comes one batch late and for the last
+batch not at all: nothing here depends on either.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from firearrow.spark_tools.datasource.rows import RangePartition, Rows
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.origin import Origin
+from firearrow.spark_tools.plan.offsets import Offsets, offsets_json, offsets_of
+from firearrow.spark_tools.plan.options import SourceOptions
+from firearrow.spark_tools.plan.tail import Tail
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, origin: Origin, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.rows = Rows(origin, options.choice(), columns, options)
+
+    @cached_property
+    def tail(self) -> Tail:
+        """Made where it is asked for, so that it never travels to a task."""
+        return Tail(self.rows.origin, self.options)
+
+    def initialOffset(self) -> dict[str, Any]:
+        return dict(offsets_json(self.tail.first()))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.tail.pin()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark knows one limit only; `latestOffset` heeds all, unless Spark says there is none."""
+        options = self.options
+        if options.trigger_messages:
+            return ReadMaxRows(options.trigger_messages)
+        if options.trigger_bytes:
+            return ReadMaxBytes(options.trigger_bytes)
+        return (
+            ReadMinRows(options.trigger_messages_min) if options.trigger_messages_min else ReadAllAvailable()
+        )
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return dict(offsets_json(self.tail.end(_read(start), not isinstance(limit, ReadAllAvailable))))
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        return dict(offsets_json(self.tail.newest()))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return [RangePartition(part) for part in self.tail.parts(_read(start), _read(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from self.rows.of(partition)
+
+
+def _read(offset: object) -> Offsets:
+    try:
+        return offsets_of(offset)
+    except ValueError as error:
+        raise OptionWrong(f"checkpointLocation: its offsets are not of this source: {error}") from None

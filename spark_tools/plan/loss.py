@@ -1,0 +1,55 @@
+"""What becomes of ranges that were asked for and are not there: an error that names them, or a count and a warning.
+
+A Losses belongs to one plan or one task and is used by one thread.
+"""
+
+import logging
+
+from firearrow.spark_tools.errors import DataLoss
+from firearrow.spark_tools.origin import QueueRange
+
+NAMED_MAX = 20
+TOLD_MAX = 10_000
+log = logging.getLogger("firearrow.spark")
+
+
+class Losses:
+    """A `Lost`. `fail`: `check` raises; else each is warned of once and counted."""
+
+    def __init__(self, fail: bool) -> None:
+        self.fail = fail
+        self.ranges = 0
+        self.messages = 0
+        self._named: list[str] = []
+        self._told: set[QueueRange] = set()
+
+    def __call__(self, part: QueueRange, why: str) -> None:
+        if part in self._told:
+            return
+        if len(self._told) < TOLD_MAX:
+            self._told.add(part)
+        self.ranges += 1
+        self.messages += len(part)
+        text = f"{part}: {why}"
+        if len(self._named) < NAMED_MAX:
+            self._named.append(text)
+        if not self.fail:
+            log.warning("lost %s", text)
+
+    def check(self) -> None:
+        """DataLoss with all ranges told so far, if losses are to fail."""
+        if self.fail and self.ranges:
+            raise DataLoss(str(self))
+
+    def __str__(self) -> str:
+        more = self.ranges - len(self._named)
+        named = "; ".join(self._named) + (f"; and {more} more" if more else "")
+        return f"{self.messages} messages are gone: {named}; failOnDataLoss=false reads what is left"
+
+
+class AtOnce(Losses):
+    """For the reading itself: the first loss ends it."""
+
+    def __call__(self, part: QueueRange, why: str) -> None:
+        super().__call__(part, why)
+        self.check()

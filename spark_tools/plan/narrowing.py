@@ -1,0 +1,100 @@
+"""What a query's filters say beforehand: fewer queues, fewer offsets, a narrower choice. Never fewer rows than match:
+whoever asked looks at each row again. Frozen; pure but for `ranges`, which asks a Reader for times.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.origin import QueueRange, Reader
+
+CLOCK_SLACK_MS = 60_000
+"""Store times of a queue may go back when the broker's clock was set; offsets are narrowed this much less."""
+Span = tuple[int | None, int | None]
+"""From, and until, exclusive."""
+ANY: Span = (None, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    """None is no narrowing; an empty set lets nothing through."""
+
+    topics: frozenset[str] | None = None
+    topic_prefix: str = ""
+    queue_ids: frozenset[int] | None = None
+    queue_id_span: Span = ANY
+    offsets: frozenset[int] | None = None
+    offset_span: Span = ANY
+    stored: Span = ANY
+    born: Span = ANY
+    tags: frozenset[str] | None = None
+    keys: frozenset[str] | None = None
+    unique_ids: frozenset[str] | None = None
+
+    def queues(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        return [] if self.nothing() else [queue for queue in queues if self._takes(queue)]
+
+    def nothing(self) -> bool:
+        """Whether no message can match."""
+        sets = (self.topics, self.queue_ids, self.offsets, self.tags, self.keys, self.unique_ids)
+        spans = (self.queue_id_span, self.offset_span, self.stored, self.born)
+        return any(each is not None and not each for each in sets) or any(map(_empty, spans))
+
+    def range(self, part: QueueRange, reader: Reader) -> QueueRange:
+        """What of it can match."""
+        low, high = self.offset_span
+        if self.offsets:
+            low, high = span_and((low, high), (min(self.offsets), max(self.offsets) + 1))
+        start = max(part.start, low if low is not None else part.start)
+        end = min(part.end, high if high is not None else part.end)
+        since, until = self.stored
+        if start < end and since is not None:
+            start = max(start, reader.offset_at(part.queue, max(0, since - CLOCK_SLACK_MS)))
+        if start < end and until is not None:
+            end = min(end, reader.offset_at(part.queue, until + CLOCK_SLACK_MS))
+        return QueueRange(part.queue, start, max(start, end))
+
+    def choice(self, choice: Choice) -> Choice | None:
+        """Both; None: nothing is left."""
+        narrowed = replace(
+            choice,
+            tags=_both(choice.tags, self.tags),
+            keys=choice.keys or self.keys or frozenset(),
+            unique_ids=_both(choice.unique_ids, self.unique_ids),
+            stored=span_and(choice.stored, self.stored),
+            born=span_and(choice.born, self.born),
+        )
+        emptied = (self.tags and not narrowed.tags) or (self.unique_ids and not narrowed.unique_ids)
+        return (
+            None
+            if self.nothing() or emptied or _empty(narrowed.stored) or _empty(narrowed.born)
+            else narrowed
+        )
+
+    def _takes(self, queue: MessageQueue) -> bool:
+        low, high = self.queue_id_span
+        return (
+            (self.topics is None or queue.topic in self.topics)
+            and queue.topic.startswith(self.topic_prefix)
+            and (self.queue_ids is None or queue.queue_id in self.queue_ids)
+            and (low is None or queue.queue_id >= low)
+            and (high is None or queue.queue_id < high)
+        )
+
+
+def span_and(one: Span, other: Span) -> Span:
+    lows = [low for low in (one[0], other[0]) if low is not None]
+    highs = [high for high in (one[1], other[1]) if high is not None]
+    return (max(lows) if lows else None, min(highs) if highs else None)
+
+
+def _empty(span: Span) -> bool:
+    low, high = span
+    return low is not None and high is not None and high <= low
+
+
+def _both(given: frozenset[str], narrowed: frozenset[str] | None) -> frozenset[str]:
+    if narrowed is None:
+        return given
+    return given & narrowed if given else narrowed

@@ -1,0 +1,117 @@
+"""Offsets as texts and as values: JSON by topic, broker and queue, and the points at which reading starts or ends.
+
+JSON form, in options and in checkpoints of streams alike: `{"topic": {"broker": {"0": 23, "1": -1}}}`. Pure functions.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.plan.times import parse_time
+from firearrow.spark_tools.plan.values import ITEMS_MAX, json_object, json_value, number
+
+Offsets = dict[MessageQueue, int]
+OffsetsJson = dict[str, dict[str, dict[str, int]]]
+LATEST, EARLIEST = -1, -2
+"""As offsets inside of JSON."""
+QUEUE_ID_MAX = (1 << 31) - 1
+
+
+class Edge(Enum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class PerQueue:
+    """An offset for each queue, or EARLIEST, LATEST; queues not named start at the earliest and end at the latest."""
+
+    offsets: Mapping[MessageQueue, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first message stored at `ms` or later, in every queue."""
+
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimes:
+    """A time for each queue; queues not named as with PerQueue."""
+
+    ms: Mapping[MessageQueue, int]
+
+
+Point = Edge | PerQueue | AtTime | AtTimes
+
+
+def offsets_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
+    """Sorted, so that equal offsets are equal texts."""
+    tree: OffsetsJson = {}
+    for queue in sorted(offsets):
+        brokers = tree.setdefault(queue.topic, {})
+        brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    return tree
+
+
+def offsets_of(tree: object, *, low: int = 0) -> Offsets:
+    """Back again; ValueError says what is wrong. `low`: the least offset that is one."""
+    return _leaves(tree, lambda value: number(value, low))
+
+
+def start_point(text: str) -> Point:
+    """`earliest`, `latest` or JSON, in which -2 and -1 mean the same."""
+    return _point(text)
+
+
+def end_point(text: str) -> Point:
+    """`latest` or JSON, in which -1 is the latest; an end at the earliest would read nothing."""
+    point = _point(text)
+    if point is Edge.EARLIEST or (isinstance(point, PerQueue) and EARLIEST in point.offsets.values()):
+        raise ValueError("reading cannot end at the earliest offset; latest, -1 or an offset is wanted")
+    return point
+
+
+def times_point(text: str) -> AtTimes:
+    """JSON with times instead of offsets: ms or ISO 8601."""
+    return AtTimes(_leaves(json_object(text), _time))
+
+
+def queue_ids(value: object) -> frozenset[int]:
+    """A JSON list of numbers of queues."""
+    if not isinstance(value, list) or not value or len(value) > ITEMS_MAX:
+        raise ValueError(f"a list of queue numbers is wanted, not {value!r}")
+    return frozenset(number(each, 0, QUEUE_ID_MAX) for each in value)
+
+
+def _point(text: str) -> Point:
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return Edge(word)
+    if not word.startswith("{"):
+        raise ValueError('earliest, latest or JSON as {"topic": {"broker": {"0": 23, "1": -1}}} is wanted')
+    return PerQueue(offsets_of(json_value(text), low=EARLIEST))
+
+
+def _time(value: object) -> int:
+    return parse_time(value if isinstance(value, str) else str(number(value, 0)))
+
+
+def _leaves(tree: object, leaf: Callable[[object], int]) -> Offsets:
+    found: Offsets = {}
+    for topic, brokers in _members(tree, "topics"):
+        for broker, queues in _members(brokers, f"brokers of {topic}"):
+            for queue, value in _members(queues, f"queues of {topic} at {broker}"):
+                found[MessageQueue(topic, broker, number(queue, 0, QUEUE_ID_MAX))] = leaf(value)
+                if len(found) > ITEMS_MAX:
+                    raise ValueError(f"more than {ITEMS_MAX} queues")
+    return found
+
+
+def _members(tree: Any, what: str) -> list[tuple[str, Any]]:  # noqa: ANN401
+    if not isinstance(tree, dict):
+        raise ValueError(f"a JSON object of {what} is wanted, not {tree!r}")
+    return list(tree.items())

@@ -1,0 +1,94 @@
+"""Ranges are cut into parts for tasks: none too large, enough of them, small ones together. Pure arithmetic.
+
+A queue's ranges stay in their order, and parts hold neighbouring ranges, so that a part reads forwards.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firearrow.spark_tools.origin import QueueRange
+
+Part = tuple[QueueRange, ...]
+"""What one task reads, one range behind the other."""
+SMALL_BYTES = 32 << 20
+"""A task costs as much as reading half of this: parts are not made smaller without need."""
+SPREAD = 8
+"""Parts that are made, where there is enough for each, even if fewer would do."""
+PARTS_MAX = 1_000_000
+RECORD_BYTES_GUESSED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """0 is no limit."""
+
+    parts_min: int = 0
+    records_max: int = 0
+    bytes_max: int = 128 << 20
+
+    def parts(self, ranges: Sequence[QueueRange]) -> list[Part]:
+        """Everything of `ranges` exactly once; empty ranges vanish."""
+        ranges = [part for part in ranges if len(part)]
+        pieces = self._enough([piece for part in ranges for piece in divided(part, self._times(part))])
+        return self._together(pieces)
+
+    def _times(self, part: QueueRange) -> int:
+        by_records = math.ceil(len(part) / self.records_max) if self.records_max else 1
+        by_bytes = math.ceil(weight(part) / self.bytes_max) if self.bytes_max else 1
+        return min(max(1, by_records, by_bytes), len(part), PARTS_MAX)
+
+    def _enough(self, pieces: list[QueueRange]) -> list[QueueRange]:
+        """At least `parts_min` pieces, as far as there are messages: each is divided as its weight demands."""
+        wanted = min(self.parts_min, sum(map(len, pieces)))
+        if len(pieces) >= wanted:
+            return pieces
+        times = _shares([weight(piece) for piece in pieces], list(map(len, pieces)), wanted)
+        return [part for piece, count in zip(pieces, times, strict=True) for part in divided(piece, count)]
+
+    def _together(self, pieces: list[QueueRange]) -> list[Part]:
+        total = sum(map(weight, pieces))
+        room = min(self.bytes_max or total, max(SMALL_BYTES, total // SPREAD))
+        parts: list[list[QueueRange]] = []
+        taken = records = 0
+        for index, piece in enumerate(pieces):
+            taken, records = taken + weight(piece), records + len(piece)
+            fits = taken <= room and (not self.records_max or records <= self.records_max)
+            if parts and fits and len(parts) + len(pieces) - index > self.parts_min:
+                parts[-1].append(piece)
+            else:
+                parts.append([piece])
+                taken, records = weight(piece), len(piece)
+        return [tuple(part) for part in parts]
+
+
+def weight(part: QueueRange) -> int:
+    """Its bytes, or a guess."""
+    return part.size or len(part) * RECORD_BYTES_GUESSED
+
+
+def divided(part: QueueRange, times: int) -> list[QueueRange]:
+    """`part` as `times` ranges of equal length, give or take one; sizes in proportion."""
+    edges = [part.start + len(part) * index // times for index in range(times + 1)]
+    return [
+        QueueRange(
+            part.queue, start, end, part.size * (end - start) // max(1, len(part)) or min(1, part.size)
+        )
+        for start, end in itertools.pairwise(edges)
+        if end > start
+    ]
+
+
+def _shares(weights: list[int], highest: list[int], wanted: int) -> list[int]:
+    """Whole numbers of at least 1 and at most `highest`, by weight, `wanted` together."""
+    total = sum(weights)
+    shares = [
+        max(1, min(top, weight * wanted // total)) for weight, top in zip(weights, highest, strict=True)
+    ]
+    while sum(shares) < wanted:
+        open_ones = [index for index, share in enumerate(shares) if share < highest[index]]
+        open_ones.sort(key=lambda index: shares[index] / weights[index])
+        for index in open_ones[: wanted - sum(shares)]:
+            shares[index] += 1
+    return shares

@@ -1,0 +1,103 @@
+"""Points become offsets: what `earliest`, JSON or a time means for each queue, and what of it is not there any more.
+
+Asks a Reader for times only; the bounds are those that the caller pinned. One thread.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.origin import Lost, QueueRange, Reader
+from firearrow.spark_tools.plan.offsets import (
+    EARLIEST,
+    LATEST,
+    AtTime,
+    AtTimes,
+    Edge,
+    Offsets,
+    PerQueue,
+    Point,
+)
+
+Bounds = Mapping[MessageQueue, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    reader: Reader
+    lost: Lost
+    strategy: str = "error"
+    """What a start at a time without messages behind it is: `error`, or `latest`."""
+
+    def starts(self, point: Point, bounds: Bounds) -> Offsets:
+        """Within bounds; told as lost: offsets below, because they are gone, and beyond the end."""
+        _check_named("startingOffsets", point, bounds)
+        return {queue: self._start(point, queue, *bounds[queue]) for queue in bounds}
+
+    def ends(self, point: Point, bounds: Bounds) -> Offsets:
+        """Within bounds; told as lost: what was asked for beyond the end."""
+        _check_named("endingOffsets", point, bounds)
+        return {queue: self._end(point, queue, *bounds[queue]) for queue in bounds}
+
+    def _start(self, point: Point, queue: MessageQueue, first: int, end: int) -> int:
+        match point:
+            case PerQueue(offsets):
+                return self._kept(queue, offsets.get(queue, EARLIEST), first, end)
+            case AtTime(ms):
+                return self._start_at(queue, ms, first, end)
+            case AtTimes(times):
+                return self._start_at(queue, times[queue], first, end) if queue in times else first
+        return first if point is Edge.EARLIEST else end
+
+    def _end(self, point: Point, queue: MessageQueue, first: int, end: int) -> int:
+        match point:
+            case PerQueue(offsets):
+                wanted = offsets.get(queue, LATEST)
+                if wanted > end:
+                    self.lost(QueueRange(queue, end, wanted), f"beyond the end of the queue, which is {end}")
+                return end if wanted == LATEST else max(first, min(wanted, end))
+            case AtTime(ms):
+                return self._at(queue, ms, first, end)
+            case AtTimes(times):
+                return self._at(queue, times[queue], first, end) if queue in times else end
+        return end
+
+    def _start_at(self, queue: MessageQueue, ms: int, first: int, end: int) -> int:
+        found = self._at(queue, ms, first, end)
+        if found == end and first < end and self.strategy == "error":
+            raise OptionWrong(
+                f"startingTimestamp: {QueueRange(queue, first, end)} has no message stored at {ms} ms or later; "
+                "startingOffsetsByTimestampStrategy=latest reads such queues from their end"
+            )
+        return found
+
+    def _at(self, queue: MessageQueue, ms: int, first: int, end: int) -> int:
+        return first if first == end else max(first, min(self.reader.offset_at(queue, ms), end))
+
+    def _kept(self, queue: MessageQueue, wanted: int, first: int, end: int) -> int:
+        if wanted == LATEST:
+            return end
+        if wanted == EARLIEST:
+            return first
+        return within(queue, wanted, first, end, self.lost)
+
+
+def within(queue: MessageQueue, wanted: int, first: int, end: int, lost: Lost) -> int:
+    """The start `wanted` as far as it is there."""
+    if wanted < first:
+        lost(QueueRange(queue, wanted, first), f"expired: the queue begins at {first}")
+    elif wanted > end:
+        lost(QueueRange(queue, end, wanted), f"beyond the end of the queue, which is {end}")
+    return max(first, min(wanted, end))
+
+
+def _check_named(option: str, point: Point, bounds: Bounds) -> None:
+    named = point.offsets if isinstance(point, PerQueue) else point.ms if isinstance(point, AtTimes) else {}
+    strange = [queue for queue in named if queue not in bounds]
+    if strange:
+        queue = min(strange)
+        raise OptionWrong(
+            f"{option}: queue {queue.queue_id} of {queue.topic} at {queue.broker_name} is not among those that "
+            "are read; take it out, or mend its name"
+        )

@@ -1,0 +1,147 @@
+"""The moving end of a stream's queues: where it begins, how far it may go now, and what lies between two offsets.
+
+Lives as long as the stream in one process, with its reader open, and is never told to close. One thread.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import TopicMissing
+from firearrow.spark_tools.origin import Origin, QueueRange, Reader
+from firearrow.spark_tools.plan.batch import sized
+from firearrow.spark_tools.plan.limits import Limits
+from firearrow.spark_tools.plan.loss import Losses
+from firearrow.spark_tools.plan.offsets import Offsets
+from firearrow.spark_tools.plan.options import STREAM, SourceOptions
+from firearrow.spark_tools.plan.ranges import Part
+from firearrow.spark_tools.plan.resolution import Bounds, Resolution, within
+from firearrow.spark_tools.plan.topics import when_there
+
+LOOK_AGAIN_S = 0.2
+"""Spark polls a hundred times a second."""
+LIST_AGAIN_S = 5.0
+"""How soon queues and topics that are new are found."""
+
+
+class Tail:
+    def __init__(
+        self,
+        origin: Origin,
+        options: SourceOptions,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._origin = origin
+        self._options = options
+        self._clock = clock
+        self._pause = pause
+        self._reader: Reader | None = None
+        self._queues: list[MessageQueue] = []
+        self._listed_at: float | None = None
+        self._bounds: dict[MessageQueue, tuple[int, int]] = {}
+        self._looked_at: float | None = None
+        self._first: Offsets | None = None
+        self._pinned: Offsets | None = None
+        self._losses = Losses(options.fail_on_loss)
+        self._limits = Limits(
+            options.trigger_messages,
+            options.trigger_bytes,
+            options.trigger_messages_min,
+            options.trigger_delay_s,
+            clock=clock,
+        )
+
+    def first(self) -> Offsets:
+        """Where a new stream begins; always the same."""
+        if self._first is None:
+            options = self._options
+            when_there(self._list, options.wait_s, self._clock, self._pause)
+            resolution = Resolution(self._open(), self._losses, options.strategy)
+            starts = resolution.starts(options.start_point(STREAM), self._look())
+            self._losses.check()
+            self._first = starts
+        return self._first
+
+    def pin(self) -> None:
+        """From now on the end is what it is now."""
+        when_there(self._list, self._options.wait_s, self._clock, self._pause)
+        self._pinned = self.newest()
+
+    def newest(self) -> Offsets:
+        """The end of every queue, whatever limits say."""
+        return {queue: end for queue, (_, end) in self._look().items()}
+
+    def end(self, starts: Mapping[MessageQueue, int], limited: bool) -> Offsets:
+        """How far a batch from `starts` goes: never back. Queues that are not in `starts` begin at their first message.
+        DataLoss: a queue that is gone, or ends before its start."""
+        bounds = self._look()
+        begins, ends = dict(starts), dict(starts)
+        for queue, (first, last) in bounds.items():
+            end = last if self._pinned is None else min(last, self._pinned.get(queue, starts.get(queue, -1)))
+            if queue in starts or end >= first:
+                begins.setdefault(queue, first)
+                ends[queue] = max(begins[queue], end)
+        self._tell_loss(starts, bounds)
+        if not limited:
+            return ends
+        return self._limits.end(begins, ends, self._open().bytes_of, self._pinned is not None)
+
+    def parts(self, starts: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[Part]:
+        """What lies between. DataLoss names what of it is not there any more."""
+        bounds, losses = self._look(), Losses(self._options.fail_on_loss)
+        ranges = []
+        for queue in sorted(ends):
+            if queue not in bounds:
+                losses(
+                    QueueRange(queue, starts.get(queue, 0), ends[queue]), "the queue is not there any more"
+                )
+                continue
+            first, end = bounds[queue]
+            start = within(queue, starts.get(queue, first), first, max(end, ends[queue]), losses)
+            if ends[queue] > end:
+                losses(
+                    QueueRange(queue, max(start, end), ends[queue]),
+                    f"beyond the end of the queue, which is {end}",
+                )
+            ranges.append(QueueRange(queue, start, min(ends[queue], end)))
+        losses.check()
+        reader = self._open()
+        return self._options.cut().parts([sized(part, reader) for part in ranges if len(part)])
+
+    def _tell_loss(self, starts: Mapping[MessageQueue, int], bounds: Bounds) -> None:
+        for queue, start in starts.items():
+            if queue not in bounds:
+                self._losses(QueueRange(queue, start, start), "the queue is not there any more")
+            elif bounds[queue][1] < start:
+                end = bounds[queue][1]
+                self._losses(
+                    QueueRange(queue, end, start), f"the queue ends at {end} now, before the stream's offset"
+                )
+        self._losses.check()
+
+    def _look(self) -> dict[MessageQueue, tuple[int, int]]:
+        """Bounds of the queues, not older than LOOK_AGAIN_S."""
+        now = self._clock()
+        if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN_S:
+            if self._listed_at is None or now - self._listed_at >= LIST_AGAIN_S:
+                self._list()
+            self._bounds = self._open().bounds(self._queues) if self._queues else {}
+            self._looked_at = now
+        return self._bounds
+
+    def _list(self) -> list[MessageQueue]:
+        """The queues that there are. TopicMissing only before there were any: later, theirs are lost."""
+        try:
+            self._queues = self._options.wanted().queues_there(self._open())
+        except TopicMissing:
+            if self._listed_at is None:
+                raise
+        self._listed_at = self._clock()
+        return self._queues
+
+    def _open(self) -> Reader:
+        if self._reader is None:
+            self._reader = self._origin.open().__enter__()
+        return self._reader

@@ -1,0 +1,37 @@
+"""Sessions of Spark that know the format `rocketmq`. PySpark is imported when asked for: the rest needs none."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS: Mapping[str, str] = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
+    "spark.speculation": "false",
+}
+"""Filters reach the source; a sink's batches stay small; no task is run twice at a time, which would send twice."""
+
+
+def register(spark: "SparkSession") -> None:
+    """Makes `format("rocketmq")` known to this session, and to none made from it by `newSession`."""
+    from firearrow.spark_tools.datasource.source import RocketMQSource  # noqa: PLC0415
+
+    spark.dataSource.register(RocketMQSource)
+
+
+def session(
+    name: str = "firearrow", *, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> "SparkSession":
+    """The session of this process, or a new one, with SETTINGS and yours, the format registered."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
