@@ -1,22 +1,18 @@
 """The arguments that jobs share, spelled alike everywhere: what is read, where it goes, how a job behaves.
 
-Each group is a dataclass whose fields are Typer's parameters; `spread` puts them into a command. Only declares and
-checks: nothing is opened but a file of keys, and the store or name server when `origin()` is asked for.
+Each group is a dataclass whose fields are Typer's parameters; `program.spread` puts them into a command. Only declares
+and checks: nothing is opened but a file of keys.
 """
 
-import inspect
-import re
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import wraps
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar, get_type_hints
+from typing import Annotated, TypeVar
 
 import typer
 
 from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
+from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.jobs.spellings import Assigned, QueueSet, assigned, lines
 from firearrow.spark_tools.live.origin import BrokerOrigin
 from firearrow.spark_tools.live.target import Target
@@ -26,8 +22,6 @@ from firearrow.spark_tools.plan.declaration import read_value
 from firearrow.spark_tools.plan.times import parse_time
 from firearrow.spark_tools.plan.values import key_set, names, pattern, plain, tag_set
 
-FAILED = 1
-WRONG_USAGE = 2
 RATE_MAX = 1e12
 
 Option = typer.Option
@@ -161,21 +155,25 @@ class TargetArguments:
                 raise OptionWrong(f"{option}: {value:g} is not a rate above 0")
         if not 0 < self.timeout_s <= 86400:
             raise OptionWrong(f"--timeout: {self.timeout_s:g} is not within a second and a day")
-        self.renamed()
+        self.topic_table()
+
+    def topic_table(self) -> dict[str | None, str]:
+        """The target's topics by source topic; under None, where all others go."""
+        table: dict[str | None, str] = {}
+        for text in self.to_topic or ():
+            source, equals, name = text.rpartition("=")
+            key = source if equals else None
+            if not name or (equals and not source) or key in table:
+                raise OptionWrong(
+                    f"--to-topic: {text!r}; write NAME once, or SOURCE=NAME once for each topic"
+                )
+            table[key] = name
+        return table
 
     def renamed(self) -> Callable[[str], str]:
         """The target's topic of each source topic."""
-        table: dict[str, str] = {}
-        others: str | None = None
-        for text in self.to_topic or ():
-            source, equals, name = text.partition("=")
-            if not source or (equals and not name) or (not equals and others is not None):
-                raise OptionWrong(f"--to-topic: {text!r}; write NAME once, or SOURCE=NAME for each topic")
-            if equals:
-                table[source] = name
-            else:
-                others = source
-        return lambda topic: table.get(topic, others or topic)
+        table = self.topic_table()
+        return lambda topic: table.get(topic, table.get(None, topic))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,69 +206,3 @@ def target(name_server: str, settings: Sequence[str] | None, option: str) -> Tar
             raise OptionWrong(f"{option}: {text!r}; KEY=VALUE is wanted")
         pairs[key] = value
     return Target.of(pairs)
-
-
-def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """`command`, each parameter of a group of arguments replaced by the group's fields, as Typer wants them.
-
-    What it refuses becomes one sentence on stderr, and the exit code 1, or 2 for an option.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
-    plain = {name: kind for name, kind in hints.items() if name not in groups and name != "return"}
-
-    @wraps(command)
-    def spreading(**given: Any) -> None:
-        values = {name: given.pop(name) for name in plain}
-        for name, kind in groups.items():
-            values[name] = kind(**{field.name: given[field.name] for field in fields(kind)})
-        try:
-            command(**values)
-        except SparkToolsError as error:
-            refuse(error)
-
-    parameters = [parameter for kind in groups.values() for parameter in _parameters(kind)]
-    own = inspect.signature(command).parameters
-    parameters += [_parameter(name, kind, own[name].default) for name, kind in plain.items()]
-    spreading.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    spreading.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    del spreading.__wrapped__  # type: ignore[attr-defined]
-    return spreading
-
-
-def refuse(error: SparkToolsError) -> NoReturn:
-    print(f"firearrow: {error}", file=sys.stderr)
-    raise typer.Exit(WRONG_USAGE if isinstance(error, OptionWrong) else FAILED)
-
-
-def _parameters(group: type[Any]) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        _parameter(
-            field.name,
-            hints[field.name],
-            inspect.Parameter.empty if field.default is MISSING else field.default,
-        )
-        for field in fields(group)
-    ]
-
-
-def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-
-
-def as_text(group: Any) -> Mapping[str, Any]:
-    """A group's arguments for a report or a digest; secrets do not belong into options' values and are masked."""
-    return {
-        field.name: _shown(getattr(group, field.name))
-        for field in fields(group)
-        if getattr(group, field.name) is not None
-    }
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, list):
-        return [re.sub(r"(?i)((?:secret|token|password)\w*=).*", r"\1…", text) for text in value]
-    return value

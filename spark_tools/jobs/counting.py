@@ -1,0 +1,75 @@
+"""Counting: what a job would touch, by tag and hour, from headers only. The work of a dry run, in the worker."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firearrow._native.bulk.spans import Spans
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.columns import record_batches
+from firearrow.spark_tools.jobs.losses import NamedLosses
+from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, Marks, Slice
+from firearrow.spark_tools.origin import Origin
+
+READ_BYTES = 16 << 20
+GROUPS_MAX = 10_000
+"""Tags and hours that are told apart in a slice, and in the report."""
+OTHERS = "(others)"
+HOUR = "%Y-%m-%dT%H:00Z"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counting:
+    """Picklable; called in the worker with the slices of one task."""
+
+    origin: Origin
+    choice: Choice
+    fail_on_data_loss: bool = True
+
+    def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
+        with self.origin.open() as reader:
+            for piece in slices:
+                mark = Mark(piece.number, piece.part.end)
+                groups: Counter[tuple[str, str]] = Counter()
+                lost = NamedLosses(mark, self.fail_on_data_loss)
+                for spans in reader.read(piece.part, self.choice, lost, bytes_max=READ_BYTES):
+                    mark.count("messages", len(spans))
+                    mark.count("bytes", spans.bytes)
+                    add(groups, by_tag_and_hour(spans))
+                mark.detail["groups"] = [[tag, hour, count] for (tag, hour), count in sorted(groups.items())]
+                marks.write(mark)
+
+
+def by_tag_and_hour(spans: Spans) -> Iterable[tuple[tuple[str, str], int]]:
+    """((tag or nothing, hour of storing), messages)."""
+    for batch in record_batches(spans, ("tags", "storeTimestamp"), "", open_bodies=False):
+        hours = pc.strftime(pc.floor_temporal(batch.column(1), unit="hour"), format=HOUR)
+        table = pa.table({"tag": pc.fill_null(batch.column(0), ""), "hour": pc.fill_null(hours, "")})
+        grouped = table.group_by(["tag", "hour"]).aggregate([([], "count_all")])
+        for row in grouped.to_pylist():
+            yield (row["tag"], row["hour"]), row["count_all"]
+
+
+def add(groups: Counter[tuple[str, str]], found: Iterable[tuple[tuple[str, str], int]]) -> None:
+    """What has no room is counted with the others."""
+    for (tag, hour), count in found:
+        known = (tag, hour) in groups or len(groups) < GROUPS_MAX
+        groups[(tag, hour) if known else (OTHERS, "")] += count
+
+
+def told(checkpoint: Checkpoint, marks: Iterable[Mark]) -> dict[str, Any]:
+    """For the report: messages by topic, tag and hour."""
+    topics: dict[str, Counter[tuple[str, str]]] = {}
+    for mark in marks:
+        groups = topics.setdefault(checkpoint.slices[mark.number].part.queue.topic, Counter())
+        add(groups, (((tag, hour), count) for tag, hour, count in mark.detail.get("groups", [])))
+    return {
+        topic: [
+            {"tag": tag, "hour": hour, "messages": count} for (tag, hour), count in sorted(groups.items())
+        ]
+        for topic, groups in sorted(topics.items())
+    }

@@ -1,0 +1,77 @@
+"""Dead letters: the topic that each was meant for, and the queue of it that it goes to now.
+
+Knows properties only. Equal sharding keys go to one queue, the one Java's client chooses; others go round.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from firearrow._native.bulk.spans import Spans
+from firearrow.client.message import MessageQueue
+from firearrow.client.names import DLQ, RETRY, is_system_topic
+from firearrow.client.sending.selectors import hash_index
+from firearrow.spark_tools.jobs.routing import Queues
+
+TELL_ORIGIN = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")
+"""The surest first: brokers set RETRY_TOPIC when they send back or bury; REAL_TOPIC is where the last delay led, which
+is the retry topic if the message was tried again."""
+STRETCH_MAX = 64
+"""Letters that go to one queue before it is the next one's turn."""
+
+
+def origin(group: str, properties: Mapping[str, str]) -> str | None:
+    """The topic that a dead letter of `group` was sent to; None: it does not tell."""
+    for name in TELL_ORIGIN:
+        topic = properties.get(name, "")
+        for prefix in (
+            f"{RETRY}{group}+",
+            f"{RETRY}{group}_",
+        ):  # retries of POP, which have the topic in their name
+            topic = topic.removeprefix(prefix)
+        if topic and not topic.startswith((RETRY, DLQ)) and not is_system_topic(topic):
+            return topic
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ToOrigin:
+    """A Routing. `elsewhere`: topics by origin; under None, where all others go."""
+
+    elsewhere: Mapping[str | None, str]
+    in_order: bool = True
+
+    def route(self, queue: MessageQueue, queues: Queues) -> "LetterRoute":
+        return LetterRoute(queue.topic.removeprefix(DLQ), self.elsewhere, queues)
+
+
+@dataclass(slots=True)
+class LetterRoute:
+    group: str
+    elsewhere: Mapping[str | None, str]
+    queues: Queues
+    turns: dict[str, int] = field(default_factory=dict)
+    """Letters that have gone round, by topic."""
+
+    def of(self, spans: Spans) -> Iterator[tuple[MessageQueue | None, Spans]]:
+        first, before = 0, None
+        for index in range(len(spans)):
+            queue = self._queue(spans.properties(index))
+            if index and queue != before:
+                yield before, spans.slice(first, index)
+                first = index
+            before = queue
+        if len(spans):
+            yield before, spans.slice(first, len(spans))
+
+    def _queue(self, properties: Mapping[str, str]) -> MessageQueue | None:
+        meant = origin(self.group, properties)
+        topic = self.elsewhere.get(meant, self.elsewhere.get(None, meant))
+        if topic is None:
+            return None
+        there = self.queues(topic)
+        key = properties.get("__SHARDINGKEY")
+        if key is not None:
+            return there[hash_index(key, len(there))]
+        turn = self.turns.get(topic, 0)
+        self.turns[topic] = turn + 1
+        return there[turn // STRETCH_MAX % len(there)]

@@ -1,0 +1,24 @@
+"""Losses of a slice: named in its mark for the report, or an error. A range that is told twice counts once."""
+
+from dataclasses import dataclass
+
+from firearrow.spark_tools.jobs.marks import Mark
+from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.plan.loss import AtOnce
+
+NAMED_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLosses:
+    """A `Lost`."""
+
+    mark: Mark
+    fail: bool
+
+    def __call__(self, part: QueueRange, why: str) -> None:
+        """DataLoss if losses are to fail."""
+        AtOnce(self.fail)(part, why)
+        named = self.mark.detail.setdefault("lost", {})
+        if len(named) < NAMED_MAX:
+            named[f"{part}: {why}"] = len(part)

@@ -1,0 +1,199 @@
+"""Checkpoint: a folder that holds a job's plan and what of it is finished, so that a killed job goes on where it was.
+
+    plan.json      job, id, digest of the arguments, slices with their offsets; written once, before anything else
+    marks/NUMBER   how far a slice has come, and what was counted; replaced by renaming
+    lock           held by the driver of the one run that works on it
+
+Marks are written by the worker that has the slice, the rest by the driver; executors elsewhere need the folder on a
+file system they share. A mark that cannot be read counts as none: its slice is done again, never passed over.
+"""
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
+from firearrow.spark_tools.origin import QueueRange
+
+VERSION = 1
+PLAN_BYTES_MAX = 1 << 30
+MARK_BYTES_MAX = 16 << 20
+BAD_JSON = (orjson.JSONDecodeError, KeyError, TypeError, ValueError)
+
+
+class CheckpointWrong(SparkToolsError):
+    """The folder belongs to another job, to another run that still goes on, or cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of the plan that is done by one task from its first to its last offset."""
+
+    number: int
+    part: QueueRange
+
+
+@dataclass(slots=True)
+class Mark:
+    """Everything below the queue offset `next` is finished. `counts` add up over slices, `detail` is the job's own."""
+
+    number: int
+    next: int
+    counts: dict[str, int] = field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counts[name] = self.counts.get(name, 0) + by
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The marks of one checkpoint. Picklable; any thread, but one writer for each slice."""
+
+    folder: Path
+
+    def read(self, piece: Slice) -> Mark:
+        """As it stands; a fresh one if there is none."""
+        return self._read(piece.number) or Mark(piece.number, piece.part.start)
+
+    def write(self, mark: Mark) -> None:
+        """Replace the slice's mark. Not synced: what a power failure takes is sent again, not lost."""
+        place = self.folder / str(mark.number)
+        beside = place.with_name(f".{mark.number}.{os.getpid()}")
+        beside.write_bytes(orjson.dumps({"next": mark.next, "counts": mark.counts, "detail": mark.detail}))
+        beside.replace(place)
+
+    def written(self, without: set[int] | frozenset[int] = frozenset()) -> Iterator[Mark]:
+        """All that are there, but those."""
+        with os.scandir(self.folder) as entries:
+            numbers = [int(entry.name) for entry in entries if entry.name.isdecimal()]
+        for number in sorted(set(numbers) - without):
+            mark = self._read(number)
+            if mark is not None:
+                yield mark
+
+    def _read(self, number: int) -> Mark | None:
+        try:
+            with (self.folder / str(number)).open("rb") as file:
+                held = orjson.loads(file.read(MARK_BYTES_MAX))
+            return Mark(number, int(held["next"]), dict(held["counts"]), dict(held["detail"]))
+        except FileNotFoundError:
+            return None
+        except BAD_JSON:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    folder: Path
+    job: str
+    id: str
+    """Of this job with these arguments; what it sends carries it."""
+    created_ms: int
+    slices: tuple[Slice, ...]
+    resumed: bool
+
+    @property
+    def marks(self) -> Marks:
+        return Marks(self.folder / "marks")
+
+    def unfinished(self, marks: Marks | None = None) -> list[Slice]:
+        """What those marks, or the checkpoint's own, do not have to the end."""
+        ends = {mark.number: mark.next for mark in (marks or self.marks).written()}
+        return [piece for piece in self.slices if ends.get(piece.number, piece.part.start) < piece.part.end]
+
+
+def digest(arguments: Mapping[str, Any]) -> str:
+    return hashlib.sha256(orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+
+@contextmanager
+def checkpoint(
+    folder: Path | None, job: str, arguments: Mapping[str, Any], plan: Callable[[], Sequence[QueueRange]]
+) -> Iterator[Checkpoint]:
+    """The one in `folder`, or a new one planned by `plan`; held until the end of the block.
+
+    Default folder: `.firearrow-JOB-DIGEST` where the command runs. CheckpointWrong: made by another job, with other
+    arguments, or in use.
+    """
+    mark = digest(arguments)
+    place = (folder or Path(f".firearrow-{job}-{mark}")).absolute()
+    try:
+        (place / "marks").mkdir(parents=True, exist_ok=True)
+        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise OptionWrong(f"--checkpoint: {place} cannot be used: {error.strerror}") from None
+    try:
+        _hold(lock, place)
+        held = _load(place, job, mark)
+        yield held or _begin(place, job, mark, plan())
+    finally:
+        os.close(lock)
+
+
+def _hold(lock: int, place: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CheckpointWrong(
+            f"{place}: another run of this job works on this checkpoint; wait for it or end it"
+        ) from None
+
+
+def _begin(place: Path, job: str, mark: str, ranges: Iterable[QueueRange]) -> Checkpoint:
+    slices = tuple(Slice(number, part) for number, part in enumerate(ranges))
+    created_ms = time.time_ns() // 1_000_000
+    name = f"{job}-{mark}-{created_ms:x}"
+    plan = {
+        "version": VERSION, "job": job, "id": name, "arguments": mark, "created": created_ms,
+        "slices": [_row(piece.part) for piece in slices],
+    }  # fmt: skip
+    beside = place / ".plan"
+    with beside.open("wb") as file:
+        file.write(orjson.dumps(plan))
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(place / "plan.json")
+    return Checkpoint(place, job, name, created_ms, slices, resumed=False)
+
+
+def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
+    try:
+        with (place / "plan.json").open("rb") as file:
+            held = orjson.loads(file.read(PLAN_BYTES_MAX))
+        made_by, arguments, version = held["job"], held["arguments"], held["version"]
+        slices = tuple(Slice(number, _range(row)) for number, row in enumerate(held["slices"]))
+        found = Checkpoint(place, job, str(held["id"]), int(held["created"]), slices, resumed=True)
+    except FileNotFoundError:
+        return None
+    except BAD_JSON as error:
+        raise CheckpointWrong(
+            f"{place}: plan.json is no plan of a job ({error}); choose another --checkpoint"
+        ) from None
+    if version != VERSION or made_by != job:
+        raise CheckpointWrong(
+            f"{place}: is of a job {made_by!r} (form {version}); choose another --checkpoint"
+        )
+    if arguments != mark:
+        raise CheckpointWrong(
+            f"{place}: was begun with other arguments; give those again to go on, or choose another --checkpoint"
+        )
+    return found
+
+
+def _row(part: QueueRange) -> list[str | int]:
+    return [part.queue.topic, part.queue.broker_name, part.queue.queue_id, part.start, part.end, part.size]
+
+
+def _range(row: Sequence[Any]) -> QueueRange:
+    topic, broker, queue_id, start, end, size = row
+    return QueueRange(MessageQueue(str(topic), str(broker), int(queue_id)), int(start), int(end), int(size))

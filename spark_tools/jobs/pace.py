@@ -1,0 +1,54 @@
+"""Pace: a token bucket that keeps a task below its share of a rate. Clock and pause are passed in. One thread."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+BURST_S = 0.25
+"""What may come at once, as seconds of the rate."""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """`rate` a second, None: no limit. `take` may overdraw; who comes next waits for it."""
+
+    rate: float | None
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+    level: float = 0.0
+    at: float | None = None
+
+    def take(self, amount: float) -> None:
+        """Wait until there is something, then take all of `amount`."""
+        if self.rate is None:
+            return
+        if self.at is None:
+            self.level, self.at = self.rate * BURST_S, self.clock()
+        self._fill(self.rate)
+        if self.level < 0:
+            self.pause(-self.level / self.rate)
+            self._fill(self.rate)
+        self.level -= amount
+
+    def _fill(self, rate: float) -> None:
+        now = self.clock()
+        self.level = min(rate * BURST_S, self.level + (now - (self.at or now)) * rate)
+        self.at = now
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Messages and bytes a second, of all tasks together; None: no limit."""
+
+    messages: float | None = None
+    bytes: float | None = None
+
+    def shared(self, tasks: int) -> "Rates":
+        """What each of so many tasks that run at a time may have."""
+        return Rates(
+            None if self.messages is None else self.messages / tasks,
+            None if self.bytes is None else self.bytes / tasks,
+        )
+
+
+UNLIMITED = Rates()

@@ -1,0 +1,115 @@
+"""How a job is a program: its Typer application, groups of arguments as parameters, errors as one sentence, exit codes.
+
+0 done, 1 failed in part or whole, 2 wrong usage, 130 interrupted.
+"""
+
+import hashlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, NoReturn, get_type_hints
+
+import typer
+from rich.console import Console
+
+from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
+from firearrow.spark_tools.jobs.arguments import SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.report import Report
+
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+NOT_DIGESTED = frozenset({"rate", "bytes_rate", "timeout_s", "create_topics", "settings", "target_settings"})
+"""Arguments that may change from one run to the next, and the job remains the same."""
+SECRET = re.compile(r"(?i)((?:secret|token|password)[^=]*=).*")
+
+
+def program() -> typer.Typer:
+    """For one command."""
+    return typer.Typer(
+        add_completion=False, rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False
+    )
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, each parameter that is a group of arguments replaced by the group's fields, as Typer wants them.
+
+    What it refuses becomes one sentence on stderr and an exit code.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    del hints["return"]
+    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
+
+    @wraps(command)
+    def spreading(**given: object) -> None:
+        values = {name: given[name] for name in hints if name not in groups}
+        for name, kind in groups.items():
+            values[name] = kind(**{field.name: given[field.name] for field in fields(kind)})
+        try:
+            command(**values)
+        except SparkToolsError as error:
+            refuse(error)
+        except KeyboardInterrupt:
+            print("firearrow: interrupted; the same command goes on where it was", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+
+    parameters = [parameter for kind in groups.values() for parameter in _parameters(kind)]
+    own = inspect.signature(command).parameters
+    parameters += [
+        _parameter(name, kind, own[name].default) for name, kind in hints.items() if name not in groups
+    ]
+    del spreading.__wrapped__  # type: ignore[attr-defined]
+    spreading.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    spreading.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return spreading
+
+
+def refuse(error: SparkToolsError) -> NoReturn:
+    print(f"firearrow: {error}", file=sys.stderr)
+    raise typer.Exit(WRONG_USAGE if isinstance(error, OptionWrong) else FAILED)
+
+
+def finish(report: Report) -> None:
+    """Show it; the exit code tells whether something failed."""
+    report.show(Console())
+    if report.failed:
+        raise typer.Exit(FAILED)
+
+
+def as_digested(
+    source: SourceArguments, sending: TargetArguments | None = None, **own: object
+) -> Mapping[str, Any]:
+    """What makes it another job if it changes: arguments as a report shows them, secrets masked."""
+    found: dict[str, Any] = {**_given(source), **(_given(sending) if sending is not None else {}), **own}
+    if source.keys_file is not None:
+        keys = "\n".join(sorted(source.choice().keys))
+        found["keys_file_content"] = hashlib.sha256(keys.encode()).hexdigest()[:16]
+    return found
+
+
+def _given(group: SourceArguments | TargetArguments) -> dict[str, Any]:
+    values = {
+        field.name: getattr(group, field.name) for field in fields(group) if field.name not in NOT_DIGESTED
+    }
+    return {name: _shown(value) for name, value in values.items() if value is not None}
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list):
+        return [SECRET.sub(r"\1…", text) for text in value]
+    return value
+
+
+def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [_parameter(field.name, hints[field.name], field.default) for field in fields(group)]
+
+
+def _parameter(name: str, kind: object, default: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)

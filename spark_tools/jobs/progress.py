@@ -1,0 +1,110 @@
+"""Progress: how far a job's marks have come, painted on stderr: share, messages, bytes, rate, time left.
+
+On a terminal a line that changes, else a line now and then. Reads marks only. Its own thread, ended by the block.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
+
+PAINT_S = 0.5
+LINE_S = 10.0
+
+
+@dataclass(slots=True)
+class Sight:
+    """What is known of the marks; finished ones are not read again."""
+
+    marks: Marks
+    slices: Sequence[Slice]
+    finished: dict[int, Mark] = field(default_factory=dict)
+
+    def look(self) -> tuple[int, int, int]:
+        """(offsets passed, messages, bytes) of all slices until now."""
+        seen = dict(self.finished)
+        for mark in self.marks.written(without=self.finished.keys() | set()):
+            if mark.number >= len(self.slices):
+                continue
+            seen[mark.number] = mark
+            if mark.next >= self.slices[mark.number].part.end:
+                self.finished[mark.number] = mark
+        passed = sum(mark.next - self.slices[mark.number].part.start for mark in seen.values())
+        messages = sum(mark.counts.get("messages", 0) for mark in seen.values())
+        return passed, messages, sum(mark.counts.get("bytes", 0) for mark in seen.values())
+
+
+@contextmanager
+def shown(job: str, marks: Marks, slices: Sequence[Slice], *, quiet: bool) -> Iterator[None]:
+    """While the block runs, and once more at its end."""
+    if quiet:
+        yield
+        return
+    ended = threading.Event()
+    console = Console(stderr=True)
+    paint = _bar if console.is_terminal else _lines
+    thread = threading.Thread(
+        target=paint, args=(job, Sight(marks, slices), ended, console), name="firearrow-progress", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _bar(job: str, sight: Sight, ended: threading.Event, console: Console) -> None:
+    total = sum(len(piece.part) for piece in sight.slices)
+    columns = (
+        SpinnerColumn(), TextColumn(job), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[told]}"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console) as progress:
+        rate = Rate(time.monotonic)
+        before = sight.look()[0]
+        task = progress.add_task(job, total=total, completed=before, told="")
+        while True:
+            last = ended.wait(PAINT_S)
+            passed, messages, size = sight.look()
+            progress.update(task, completed=passed, told=rate.told(messages, size))
+            if last:
+                return
+
+
+def _lines(job: str, sight: Sight, ended: threading.Event, console: Console) -> None:
+    total = max(1, sum(len(piece.part) for piece in sight.slices))
+    rate = Rate(time.monotonic)
+    rate.told(*sight.look()[1:])
+    while True:
+        last = ended.wait(LINE_S)
+        passed, messages, size = sight.look()
+        print(f"{job}: {100 * passed // total} %, {rate.told(messages, size)}", file=sys.stderr)
+        if last:
+            return
+
+
+@dataclass(slots=True)
+class Rate:
+    """Messages and bytes since the first call, and a second."""
+
+    clock: Callable[[], float]
+    start: tuple[float, int, int] | None = None
+
+    def told(self, messages: int, size: int) -> str:
+        now = self.clock()
+        if self.start is None:
+            self.start = now, messages, size
+        since, first, first_size = self.start
+        seconds = max(now - since, 1e-3)
+        return (
+            f"{messages:,} messages, {size / 1e6:,.0f} MB, "
+            f"{(messages - first) / seconds:,.0f}/s, {(size - first_size) / 1e6 / seconds:,.0f} MB/s"
+        )

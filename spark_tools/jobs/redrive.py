@@ -1,0 +1,73 @@
+"""redrive: dead letters of consumer groups back to the topics they were meant for. A program for spark-submit.
+
+They begin anew: tries are counted from nothing, properties of retries and dead letters are dropped. A letter that does
+not tell its topic is named in the report and left. The dead letter topic itself is only read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from firearrow.client.names import dlq_topic
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.delivery import Delivery, Routed
+from firearrow.spark_tools.jobs.letters import ToOrigin
+from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
+from firearrow.spark_tools.live.sender import Sender
+from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.provenance import BROKER_OWN, RETRIED
+
+cli = program()
+Option = typer.Option
+
+
+@cli.command()
+@spread
+def redrive(
+    source: SourceArguments,
+    sending: TargetArguments,
+    running: RunArguments,
+    groups: Annotated[
+        list[str] | None,
+        Option("--group", help="Consumer group whose dead letters are meant; again for each."),
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Send nothing: count by group, tag and hour.")] = False,
+    verify: Annotated[
+        bool, Option("--verify", help="Afterwards compare the target with the source, message for message.")
+    ] = False,
+    provenance: Annotated[
+        bool,
+        Option(
+            "--provenance/--no-provenance", help="Put REPLAY_* properties: job, broker, topic, queue, offset."
+        ),
+    ] = True,
+) -> None:
+    """Send dead letters of consumer groups back to the topics they came from."""
+    if not groups:
+        raise OptionWrong("--group: name the consumer group whose dead letters are meant")
+    if source.topics or source.pattern is not None or source.offsets is not None:
+        raise OptionWrong("--group says what is read: give it without --topics, --pattern and --offsets")
+    letters = replace(source, topics=[dlq_topic(group) for group in groups])
+    delivery = Delivery(
+        job="redrive", source=letters, sending=sending, running=running,
+        digested=as_digested(letters, sending, provenance=provenance), routed=partial(routed, sending),
+        drop=BROKER_OWN | RETRIED, provenance=provenance, dry_run=dry_run, verify=verify,
+    )  # fmt: skip
+    finish(delivery.carry_out())
+
+
+def routed(sending: TargetArguments, sender: Sender, parts: Sequence[QueueRange]) -> Routed:
+    """Only the letters know their topics; workers ask for the queues."""
+    return ToOrigin(sending.topic_table()), []
+
+
+def main() -> None:
+    cli()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""replay: messages of stores or of a live cluster, sent again to a cluster. A program for spark-submit.
+
+Queue order is kept unless told otherwise; killed, the same command goes on where it was. The source is only read.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.delivery import Delivery, Routed, queues_at
+from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
+from firearrow.spark_tools.jobs.routing import ByQueue, RoundRobin, faced
+from firearrow.spark_tools.live.sender import Sender
+from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.provenance import BROKER_OWN
+
+cli = program()
+Option = typer.Option
+
+
+@cli.command()
+@spread
+def replay(
+    source: SourceArguments,
+    sending: TargetArguments,
+    running: RunArguments,
+    unordered: Annotated[
+        bool,
+        Option("--unordered", help="Do not keep the order of queues: they are split over tasks and queues."),
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Send nothing: count by topic, tag and hour of storing.")
+    ] = False,
+    verify: Annotated[
+        bool, Option("--verify", help="Afterwards compare the target with the source, message for message.")
+    ] = False,
+    verify_only: Annotated[
+        bool, Option("--verify-only", help="Send nothing: compare what an earlier run of this command sent.")
+    ] = False,
+    provenance: Annotated[
+        bool,
+        Option(
+            "--provenance/--no-provenance", help="Put REPLAY_* properties: job, broker, topic, queue, offset."
+        ),
+    ] = True,
+) -> None:
+    """Send messages of stores or of a live cluster again, to the same or another topic."""
+    if dry_run and (verify or verify_only):
+        raise OptionWrong("--dry-run sends nothing that --verify could find: give one of them")
+    delivery = Delivery(
+        job="replay", source=source, sending=sending, running=running,
+        digested=as_digested(source, sending, unordered=unordered, provenance=provenance),
+        routed=partial(routed, sending, unordered), drop=BROKER_OWN, provenance=provenance, dry_run=dry_run,
+        verify=verify or verify_only, send=not verify_only,
+    )  # fmt: skip
+    finish(delivery.carry_out())
+
+
+def routed(sending: TargetArguments, unordered: bool, sender: Sender, parts: Sequence[QueueRange]) -> Routed:
+    """A target queue for each source queue, or all of its topic."""
+    sources = sorted({part.queue for part in parts})
+    targets, notes = queues_at(sender, sending, sources)
+    renamed: Callable[[str], str] = sending.renamed()
+    if unordered:
+        return RoundRobin({queue.topic: targets[renamed(queue.topic)] for queue in sources}), notes
+    facing = faced(sources, targets, renamed)
+    return ByQueue(facing.table), [*notes, *(f"other queue id: {text}" for text in facing.moved)]
+
+
+def main() -> None:
+    cli()
+
+
+if __name__ == "__main__":
+    main()

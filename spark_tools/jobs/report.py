@@ -1,0 +1,117 @@
+"""Report: what a job did, as JSON for programs and as a table for people. Any thread."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.jobs.marks import Checkpoint, Mark
+
+NAMED_MAX = 1000
+SHOWN_MAX = 10
+
+
+@dataclass(slots=True)
+class Report:
+    job: str
+    id: str
+    source: str
+    target: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: str = ""
+    resumed: bool = False
+    seconds: float = 0.0
+    totals: dict[str, int] = field(default_factory=dict)
+    """Sums of what the slices counted: `messages`, `bytes`, `unrouted`, …"""
+    topics: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The same by source topic; `offsets` is what was looked through."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """Messages by range that was asked for and is gone."""
+    unrouted: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    counts: dict[str, Any] = field(default_factory=dict)
+    verification: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        wrong = any(self.verification.get(name) for name in ("missing", "wrong", "unreadable"))
+        return bool(self.failures) or wrong
+
+    def add(self, checkpoint: Checkpoint, marks: Iterable[Mark]) -> None:
+        """What the marks counted."""
+        for mark in marks:
+            piece = checkpoint.slices[mark.number]
+            topic = self.topics.setdefault(piece.part.queue.topic, {})
+            for name, count in {**mark.counts, "offsets": mark.next - piece.part.start}.items():
+                topic[name] = topic.get(name, 0) + count
+                self.totals[name] = self.totals.get(name, 0) + count
+            self.lost |= mark.detail.get("lost", {})
+            self.unrouted += mark.detail.get("unrouted", [])[: NAMED_MAX - len(self.unrouted)]
+
+    def write(self, file: Path) -> None:
+        """OptionWrong: it cannot be written."""
+        try:
+            file.write_bytes(
+                orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
+            )
+        except OSError as error:
+            raise OptionWrong(f"--report: {file} cannot be written: {error.strerror}") from None
+
+    def show(self, console: Console) -> None:
+        table = Table(
+            title=f"{self.job}: {escape(self.source)}" + (f" → {escape(self.target)}" if self.target else "")
+        )
+        names = [name for name in self.totals if name != "offsets"]
+        for name in ("topic", "offsets", *names):
+            table.add_column(name, justify="left" if name == "topic" else "right")
+        for topic, counts in sorted(self.topics.items()):
+            table.add_row(escape(topic), *(f"{counts.get(name, 0):,}" for name in ("offsets", *names)))
+        if len(self.topics) > 1:
+            table.add_section()
+            table.add_row("all", *(f"{self.totals.get(name, 0):,}" for name in ("offsets", *names)))
+        console.print(table)
+        for line in self._lines():
+            console.print(line, markup=False, highlight=False)
+
+    def _lines(self) -> Iterable[str]:
+        messages = self.totals.get("messages", 0)
+        yield f"{self.seconds:.1f} s" + (
+            f", {messages / self.seconds:,.0f} messages/s" if self.seconds else ""
+        )
+        yield from _some("note", self.notes)
+        yield from _some("lost", [f"{count:,} messages, {part}" for part, count in sorted(self.lost.items())])
+        yield from _some("unrouted", [orjson.dumps(each).decode() for each in self.unrouted])
+        yield from _some("failed", self.failures)
+        if self.verification:
+            yield "verified: " + ", ".join(
+                f"{name} {value}" for name, value in self.verification.items() if not isinstance(value, list)
+            )
+            yield from _some("wrong", [str(each) for each in self.verification.get("named", [])])
+        if self.failures and self.checkpoint:
+            yield f"the same command goes on where this ended: {self.checkpoint}"
+
+
+def _some(title: str, texts: Sequence[str]) -> Iterable[str]:
+    for text in texts[:SHOWN_MAX]:
+        yield f"{title}: {text}"
+    if len(texts) > SHOWN_MAX:
+        yield f"{title}: and {len(texts) - SHOWN_MAX} more, see the report"
+
+
+@dataclass(slots=True)
+class Watch:
+    """Seconds since it was made."""
+
+    start: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self.start, 3)

@@ -1,0 +1,131 @@
+"""Which queue of the target gets what: decided once by the driver, the same in every task. Picklable.
+
+In order: all of a source queue goes to one target queue. Unordered: batches go round all queues of the topic.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Protocol
+
+from firearrow._native.bulk.spans import Spans
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import TopicMissing
+from firearrow.spark_tools.live.sender import Sender
+
+Queues = Callable[[str], Sequence[MessageQueue]]
+"""Of a topic at the target, never none. TopicMissing."""
+
+
+class Route(Protocol):
+    """Of one slice."""
+
+    def of(self, spans: Spans) -> Iterator[tuple[MessageQueue | None, Spans]]:
+        """Stretches of `spans` in their order, and the queue of each; None: not to be sent."""
+
+
+class Routing(Protocol):
+    """Picklable."""
+
+    in_order: bool
+
+    def route(self, queue: MessageQueue, queues: Queues) -> Route:
+        """For messages of that source queue; `queues` are the target's of a topic, TopicMissing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByQueue:
+    """Order kept: a target queue for each source queue."""
+
+    table: Mapping[MessageQueue, MessageQueue]
+    in_order: bool = True
+
+    def route(self, queue: MessageQueue, queues: Queues) -> "ToOne":
+        return ToOne(self.table[queue])
+
+
+@dataclass(frozen=True, slots=True)
+class ToOne:
+    queue: MessageQueue
+
+    def of(self, spans: Spans) -> Iterator[tuple[MessageQueue | None, Spans]]:
+        yield self.queue, spans
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRobin:
+    """No order: one read after the other goes to the next queue of the target's topic."""
+
+    queues: Mapping[str, Sequence[MessageQueue]]
+    """By source topic."""
+    in_order: bool = False
+
+    def route(self, queue: MessageQueue, queues: Queues) -> "ToEach":
+        there = self.queues[queue.topic]
+        first = queue.queue_id % len(there)
+        return ToEach(cycle([*there[first:], *there[:first]]))
+
+
+@dataclass(slots=True)
+class ToEach:
+    turn: Iterator[MessageQueue]
+
+    def of(self, spans: Spans) -> Iterator[tuple[MessageQueue | None, Spans]]:
+        yield next(self.turn), spans
+
+
+@dataclass(frozen=True, slots=True)
+class Facing:
+    """Source queues and target queues face to face, as the report says it."""
+
+    table: dict[MessageQueue, MessageQueue] = field(default_factory=dict)
+    moved: list[str] = field(default_factory=list)
+    """Source queues whose target queue has another id."""
+
+
+def faced(
+    sources: Sequence[MessageQueue],
+    targets: Mapping[str, Sequence[MessageQueue]],
+    renamed: Callable[[str], str],
+) -> Facing:
+    """A target queue for each source queue: of the broker of the same name if the topic is there, else of one by turns;
+    with the same id if there is one, else id % count. `targets` by target topic, none empty."""
+    facing = Facing()
+    brokers = sorted({queue.broker_name for queue in sources})
+    for queue in sources:
+        there = targets[renamed(queue.topic)]
+        names = sorted({each.broker_name for each in there})
+        name = (
+            queue.broker_name
+            if queue.broker_name in names
+            else names[brokers.index(queue.broker_name) % len(names)]
+        )
+        at_broker = sorted(each for each in there if each.broker_name == name)
+        same = [each for each in at_broker if each.queue_id == queue.queue_id]
+        chosen = same[0] if same else at_broker[queue.queue_id % len(at_broker)]
+        facing.table[queue] = chosen
+        if not same:
+            facing.moved.append(f"{queue_text(queue)} → {queue_text(chosen)}")
+    return facing
+
+
+def writable(sender: Sender, topic: str) -> list[MessageQueue]:
+    """The queues of a topic at the target, never none. TopicMissing."""
+    found = sender.queues(topic)
+    if not found:
+        raise TopicMissing(
+            f"topic {topic} has no queue at the target that takes messages; mend its permissions"
+        )
+    return found
+
+
+def queue_text(queue: MessageQueue) -> str:
+    """`topic@broker:0`."""
+    return f"{queue.topic}@{queue.broker_name}:{queue.queue_id}"
+
+
+def queue_of(text: str) -> MessageQueue:
+    """What `queue_text` made. ValueError."""
+    place, _, queue_id = text.rpartition(":")
+    topic, _, broker = place.partition("@")
+    return MessageQueue(topic, broker, int(queue_id))

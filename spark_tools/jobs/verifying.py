@@ -1,0 +1,171 @@
+"""Verifying: every message that a slice forwarded is at the target, with the same body. Work in the worker.
+
+A mark knows where at the target a slice's messages were acknowledged. With provenance each is found there by its source
+offset, and copies are told; without, by its unique key. Bodies are compared by the CRCs that both stores hold.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from firearrow._native.bulk.batches import (
+    REPLAY_BROKER,
+    REPLAY_JOB,
+    REPLAY_OFFSET,
+    REPLAY_QUEUE,
+    REPLAY_TOPIC,
+)
+from firearrow._native.bulk.columns import Rows
+from firearrow._native.bulk.spans import Spans
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.columns import record_batches
+from firearrow.spark_tools.jobs.losses import NamedLosses
+from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
+from firearrow.spark_tools.jobs.routing import queue_of
+from firearrow.spark_tools.origin import Origin, QueueRange, Reader
+
+READ_BYTES = 16 << 20
+NAMED_MAX = 100
+Pairs = tuple[NDArray[np.int64], NDArray[np.int32]]
+"""Source offsets, and CRCs of bodies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verifying:
+    """Picklable; called with the slices of one task and the marks that it writes itself."""
+
+    origin: Origin
+    choice: Choice
+    target: Origin
+    forwarded: Marks
+    job: str
+    provenance: bool
+
+    def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
+        with self.origin.open() as source, self.target.open() as target:
+            for piece in slices:
+                mark = Mark(piece.number, piece.part.end)
+                places = self.forwarded.read(piece).detail.get("targets", {})
+                if self.provenance:
+                    self._by_offset(source, target, piece.part, places, mark)
+                else:
+                    self._by_key(source, target, piece.part, places, mark)
+                marks.write(mark)
+
+    def _by_offset(
+        self, source: Reader, target: Reader, part: QueueRange, places: dict[str, list[int]], mark: Mark
+    ) -> None:
+        lost = NamedLosses(mark, fail=False)
+        wanted = joined(
+            own_offsets(spans) for spans in source.read(part, self.choice, lost, bytes_max=READ_BYTES)
+        )
+        found = joined(brought_offsets(spans, self.job, part) for spans in stored(target, places, lost))
+        compare(part, wanted, found, mark)
+
+    def _by_key(
+        self, source: Reader, target: Reader, part: QueueRange, places: dict[str, list[int]], mark: Mark
+    ) -> None:
+        lost = NamedLosses(mark, fail=False)
+        wanted = keyed(source.read(part, self.choice, lost, bytes_max=READ_BYTES))
+        missing = wanted - keyed(stored(target, places, lost))
+        mark.count("messages", wanted.total())
+        mark.count("missing", missing.total())
+        for key, crc in list(missing)[:NAMED_MAX]:
+            name(
+                mark,
+                f"{part}: {key or 'a message without unique key'}, body crc {crc & 0xFFFFFFFF:08x}, is missing",
+            )
+
+
+def stored(target: Reader, places: dict[str, list[int]], lost: NamedLosses) -> Iterator[Spans]:
+    """All that is at the target where the slice's messages were acknowledged."""
+    for place, (start, end) in places.items():
+        yield from target.read(QueueRange(queue_of(place), start, end), Choice(), lost, bytes_max=READ_BYTES)
+
+
+def own_offsets(spans: Spans) -> Pairs:
+    rows = Rows(spans)
+    return np.frombuffer(rows.numbers("queueOffset"), np.int64), np.frombuffer(
+        rows.numbers("bodyCrc"), np.int32
+    )
+
+
+def brought_offsets(spans: Spans, job: str, part: QueueRange) -> Pairs:
+    """Of those that the job brought from the part's queue."""
+    rows = Rows(spans)
+    queue = part.queue
+    ours = np.ones(len(rows), np.bool_)
+    brought = {
+        REPLAY_JOB: job, REPLAY_TOPIC: queue.topic, REPLAY_BROKER: queue.broker_name, REPLAY_QUEUE: str(queue.queue_id)
+    }  # fmt: skip
+    for key, text in brought.items():
+        ours &= pc.fill_null(pc.equal(values(rows, key), text), False).to_numpy(zero_copy_only=False)
+    texts = values(rows, REPLAY_OFFSET)
+    ours &= pc.fill_null(pc.match_substring_regex(texts, r"^\d{1,18}$"), False).to_numpy(zero_copy_only=False)
+    offsets = texts.filter(pa.array(ours)).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return offsets, np.frombuffer(rows.numbers("bodyCrc"), np.int32)[ours]
+
+
+def values(rows: Rows, name: str) -> pa.Array:
+    """A property of each record, as text."""
+    return pa.Array.from_buffers(
+        pa.string(), len(rows), [pa.py_buffer(each) for each in rows.value(name.encode())]
+    )
+
+
+def joined(pairs: Iterable[Pairs]) -> Pairs:
+    held = [(np.empty(0, np.int64), np.empty(0, np.int32)), *pairs]
+    return np.concatenate([offsets for offsets, _ in held]), np.concatenate([crcs for _, crcs in held])
+
+
+def compare(part: QueueRange, wanted: Pairs, found: Pairs, mark: Mark) -> None:
+    """Counts `messages`, `missing`, `wrong` (another body) and `copies` (of the same message, one after the first)."""
+    offsets, crcs = wanted
+    inside = (found[0] >= part.start) & (found[0] < part.end)
+    there, first = np.unique(found[0][inside], return_index=True)
+    missing = np.setdiff1d(offsets, there)
+    known = np.isin(found[0], offsets)
+    order = np.argsort(offsets)
+    expected = crcs[order][np.searchsorted(offsets, found[0][known], sorter=order)] if len(offsets) else crcs
+    wrong = np.unique(found[0][known][expected != found[1][known]])
+    mark.count("messages", len(offsets))
+    mark.count("missing", len(missing))
+    mark.count("wrong", len(wrong))
+    mark.count("copies", int(inside.sum()) - len(first))
+    for offset in missing[:NAMED_MAX]:
+        name(mark, f"{QueueRange(part.queue, int(offset), int(offset) + 1)} is missing")
+    for offset in wrong[:NAMED_MAX]:
+        name(mark, f"{QueueRange(part.queue, int(offset), int(offset) + 1)} has another body")
+
+
+def keyed(parts: Iterable[Spans]) -> Counter[tuple[str | None, int]]:
+    """How often each pair of unique key and body CRC is there."""
+    found: Counter[tuple[str | None, int]] = Counter()
+    for spans in parts:
+        for batch in record_batches(spans, ("uniqKey", "bodyCrc"), "", open_bodies=False):
+            found.update(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
+    return found
+
+
+def name(mark: Mark, text: str) -> None:
+    named = mark.detail.setdefault("named", [])
+    if len(named) < NAMED_MAX:
+        named.append(text)
+
+
+def told(marks: Iterable[Mark], by: str) -> dict[str, Any]:
+    """For the report."""
+    counts: Counter[str] = Counter({"messages": 0, "missing": 0, "wrong": 0})
+    named: list[str] = []
+    lost: dict[str, int] = {}
+    for mark in marks:
+        counts.update(mark.counts)
+        named += mark.detail.get("named", [])[: NAMED_MAX - len(named)]
+        lost |= mark.detail.get("lost", {})
+    return {"by": by, **counts, "unreadable": sum(lost.values()), "named": [*named, *lost][:NAMED_MAX]}
