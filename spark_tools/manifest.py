@@ -27,7 +27,7 @@ class ManifestWrong(SparkToolsError):
 
 @dataclass(frozen=True, slots=True)
 class ExportedRange:
-    """Offsets [start, end) of one queue at the source; `rows` of them were chosen and are in the files."""
+    """Offsets [start, end) of one queue at the source; `rows` of them were chosen and are in the files of `part`."""
 
     topic: str
     broker: str
@@ -35,11 +35,12 @@ class ExportedRange:
     start: int
     end: int
     rows: int
+    part: int
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """`path` below the folder; queue and offsets [start, end) of the range it came from; `first` and `last` in it.
+    """`path` below the folder, with `/`; `part`: which ranges its rows are of, in their order.
 
     `crc32` is that of the file's bytes without the highest bit, as in records of a store.
     """
@@ -48,13 +49,7 @@ class ExportedFile:
     rows: int
     bytes: int
     crc32: int
-    topic: str
-    broker: str
-    queue: int
-    start: int
-    end: int
-    first: int
-    last: int
+    part: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ def written(folder: Path, content: bytes = b"rows") -> Manifest:
     (folder / "topic=T").mkdir()
     part = folder / "topic=T" / "part.parquet"
     part.write_bytes(content)
-    file = ExportedFile("topic=T/part.parquet", 3, len(content), file_crc(part), "T", "b", 0, 5, 10, 6, 9)
+    file = ExportedFile("topic=T/part.parquet", 3, len(content), file_crc(part), 0)
     manifest = Manifest(
         "export", "/stores/b", 1, 2, {"topics": "T"}, ("topic", "body"), ("topic",),
-        (ExportedRange("T", "b", 0, 5, 10, 3),), (file,), ("T@b:0[0..5)",),
+        (ExportedRange("T", "b", 0, 5, 10, 3, 0),), (file,), ("T@b:0[0..5)",),
     )  # fmt: skip
     manifest.write(folder)
     return manifest

@@ -1,0 +1,188 @@
+"""export: messages of stores or of live topics to Parquet, written in the workers. A program for spark-submit.
+
+The folder gets the files, the checkpoint `_checkpoint` and, when everything is written, `_manifest.json`. Killed, the
+same command goes on where it was. The source is only read.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from firearrow.spark_tools import columns as known
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.jobs import lane, planning
+from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, as_text
+from firearrow.spark_tools.jobs.exporting import Exporting, bundles
+from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, checkpoint
+from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
+from firearrow.spark_tools.jobs.progress import shown
+from firearrow.spark_tools.jobs.report import Report, Watch
+from firearrow.spark_tools.manifest import ExportedFile, ExportedRange, Manifest
+from firearrow.spark_tools.origin import Origin, QueueRange
+from firearrow.spark_tools.parquet import HIDDEN_END, PARTITIONS, Layout
+from firearrow.spark_tools.plan.loss import Losses
+from firearrow.spark_tools.plan.values import names
+
+JOB = "export"
+CHECKPOINT = "_checkpoint"
+Option = typer.Option
+cli = program()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileArguments:
+    """Where the files go, what is in them, and how they lie."""
+
+    to: Annotated[
+        Path, Option("--to", help="Folder of the export: a new one, or that of one that was cut short.")
+    ]
+    columns: Annotated[
+        str | None, Option("--columns", help="Columns, separated by commas  [default: all]")
+    ] = None
+    partition_by: Annotated[
+        str, Option("--partition-by", help=f"Folders by {', '.join(PARTITIONS)}; or none.")
+    ] = "topic,date"
+    open_bodies: Annotated[
+        bool,
+        Option(
+            "--open-bodies/--stored-bodies", help="Compressed bodies are opened, or left as they are stored."
+        ),
+    ] = True
+    compression: Annotated[str, Option("--compression", help="zstd, snappy, gzip, lz4 or none.")] = "zstd"
+    level: Annotated[int | None, Option("--level", help="Of zstd, 1 to 22.")] = None
+
+    def layout(self) -> Layout:
+        """OptionWrong."""
+        chosen = known.chosen(tuple(names(self.columns))) if self.columns is not None else known.ALL
+        by = () if self.partition_by == "none" else tuple(names(self.partition_by))
+        return Layout(tuple(chosen), by, self.compression, self.level)
+
+
+@cli.command()
+@spread
+def export(
+    source: SourceArguments,
+    files: FileArguments,
+    running: RunArguments,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Write nothing: say which ranges would be read.")
+    ] = False,
+) -> None:
+    """Write messages of stores or of live topics to Parquet files."""
+    watch, layout, origin, folder = Watch(), files.layout(), source.origin(), files.to.absolute()
+    report = Report(JOB, "", str(origin), str(folder), as_text(source) | as_text(files))
+    if dry_run:
+        _count(report, planned(origin, source))
+    else:
+        place = (running.checkpoint or folder / CHECKPOINT).absolute()
+        _prepare(folder, place)
+        with checkpoint(place, JOB, as_digested(source, files), partial(planned, origin, source)) as held:
+            report.id, report.checkpoint, report.resumed = held.id, str(held.folder), held.resumed
+            work = Exporting(
+                origin=origin, choice=source.choice(), folder=folder, layout=layout,
+                open_bodies=files.open_bodies, fail_on_data_loss=source.fail_on_data_loss,
+            )  # fmt: skip
+            _export(held, work, report, quiet=running.quiet)
+    report.seconds = watch.seconds
+    if running.report is not None:
+        report.write(running.report)
+    finish(report)
+
+
+def planned(origin: Origin, source: SourceArguments) -> list[QueueRange]:
+    """The slices of what is asked for."""
+    losses = Losses(source.fail_on_data_loss)
+    with origin.open() as reader:
+        found = planning.slices(planning.ranges(reader, source, losses))
+    losses.check()
+    return found
+
+
+def _export(held: Checkpoint, work: Exporting, report: Report, *, quiet: bool) -> None:
+    """All bundles that are not finished; then the manifest, if none was refused."""
+    left = {piece.number for piece in held.unfinished()}
+    tasks = [bundle for bundle in bundles(held.slices) if any(piece.number in left for piece in bundle)]
+    if tasks:
+        with shown(JOB, held.marks, held.slices, quiet=quiet):
+            report.failures = lane.run(lane.context(JOB), tasks, held.marks, work)
+    marks = list(held.marks.written())
+    report.add(held, marks)
+    if not report.failures:
+        manifest = manifest_of(held, marks, report, work.layout)
+        _clean(work.folder, {file.path for file in manifest.files})
+        manifest.check_files(work.folder)
+        report.notes.append(
+            f"{len(manifest.files)} files, {manifest.bytes:,} bytes: {manifest.write(work.folder)}"
+        )
+
+
+def manifest_of(held: Checkpoint, marks: Sequence[Mark], report: Report, layout: Layout) -> Manifest:
+    """What the marks of a finished export say."""
+    rows = {mark.number: mark.counts.get("messages", 0) for mark in marks}
+    ranges, files = [], []
+    details = {mark.number: mark.detail.get("files", []) for mark in marks}
+    for part, bundle in enumerate(bundles(held.slices)):
+        files += [ExportedFile(**file, part=part) for file in details.get(bundle[0].number, [])]
+        for piece in bundle:
+            queue, span = piece.part.queue, piece.part
+            ranges.append(
+                ExportedRange(
+                    queue.topic,
+                    queue.broker_name,
+                    queue.queue_id,
+                    span.start,
+                    span.end,
+                    rows[piece.number],
+                    part,
+                )
+            )
+    return Manifest(
+        job=held.id, source=report.source, started_ms=held.created_ms, finished_ms=time.time_ns() // 1_000_000,
+        options={name: str(value) for name, value in report.arguments.items()}, columns=layout.columns,
+        partition_by=layout.partition_by, ranges=tuple(ranges), files=tuple(files), lost=tuple(sorted(report.lost)),
+    )  # fmt: skip
+
+
+def _prepare(folder: Path, checkpoint: Path) -> None:
+    """A new folder, or one that an export with this checkpoint has begun."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        strange = next((path.name for path in folder.iterdir() if path != checkpoint), None)
+        begun = (checkpoint / "plan.json").exists()
+    except OSError as fault:
+        raise OptionWrong(f"--to: {folder} cannot be used: {fault.strerror}") from None
+    if strange is not None and not begun:
+        raise OptionWrong(f"--to: {folder} holds {strange}, which is not of this export; choose a new folder")
+
+
+def _clean(folder: Path, files: set[str]) -> None:
+    """Take away what attempts that were killed have left. Nobody else writes files of these names here."""
+    for path in folder.rglob("*part-*"):
+        name = path.relative_to(folder).as_posix()
+        ours = path.name.endswith(HIDDEN_END) or (path.suffix == ".parquet" and name not in files)
+        if ours and path.is_file():
+            path.unlink()
+
+
+def _count(report: Report, ranges: Sequence[QueueRange]) -> None:
+    for part in ranges:
+        topic = report.topics.setdefault(part.queue.topic, {"offsets": 0, "bytes": 0})
+        for name, count in (("offsets", len(part)), ("bytes", part.size)):
+            topic[name] += count
+            report.totals[name] = report.totals.get(name, 0) + count
+    report.notes.append(
+        "nothing was written; bytes are those of the log, before the choice by tags, keys and SQL"
+    )
+
+
+def main() -> None:
+    cli()
+
+
+if __name__ == "__main__":
+    main()

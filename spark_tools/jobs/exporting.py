@@ -1,0 +1,85 @@
+"""Exporting: a bundle of slices from their source to Parquet files, in the worker: records → Arrow → file.
+
+The files of a bundle get their names when all of them are whole, its marks are written after that; a bundle that was
+not marked is done again and replaces the same files. Nothing is written at the source. One thread.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.columns import record_batches
+from firearrow.spark_tools.jobs.losses import NamedLosses
+from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
+from firearrow.spark_tools.origin import Origin, Reader
+from firearrow.spark_tools.parquet import Layout, ParquetPart
+
+READ_BYTES = 8 << 20
+BATCH_BYTES = 8 << 20
+BATCH_RECORDS = 65536
+BUNDLE_BYTES = 128 << 20
+BUNDLE_BYTES_MIN = 8 << 20
+BUNDLE_SLICES = 1000
+SPREAD = 16
+"""Bundles that are made where there is enough for each: fewer could not keep the cores busy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exporting:
+    """Picklable; called in the worker with the slices of one bundle."""
+
+    origin: Origin
+    choice: Choice
+    folder: Path
+    layout: Layout
+    open_bodies: bool
+    fail_on_data_loss: bool = True
+
+    def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
+        if all(marks.read(piece).next >= piece.part.end for piece in slices):
+            return
+        done: list[Mark] = []
+        with (
+            self.origin.open() as reader,
+            ParquetPart(self.folder, part_name(slices[0].number), self.layout) as part,
+        ):
+            for piece in slices:
+                done.append(self._write(reader, piece, part))
+            files = part.finish()
+        done[0].detail["files"] = [asdict(file) for file in files]
+        for mark in done:
+            marks.write(mark)
+
+    def _write(self, reader: Reader, piece: Slice, part: ParquetPart) -> Mark:
+        mark = Mark(piece.number, piece.part.end)
+        lost = NamedLosses(mark, self.fail_on_data_loss)
+        for spans in reader.read(piece.part, self.choice, lost, bytes_max=READ_BYTES):
+            for batch in record_batches(
+                spans, self.layout.read, piece.part.queue.broker_name, open_bodies=self.open_bodies,
+                count_max=BATCH_RECORDS, bytes_max=BATCH_BYTES,
+            ):  # fmt: skip
+                part.write(batch)
+            mark.count("messages", len(spans))
+            mark.count("bytes", spans.bytes)
+        return mark
+
+
+def bundles(slices: Sequence[Slice]) -> list[list[Slice]]:
+    """Neighbouring slices, put together as one part each. The same slices give the same bundles."""
+    total = sum(piece.part.size for piece in slices)
+    room = min(BUNDLE_BYTES, max(BUNDLE_BYTES_MIN, total // SPREAD))
+    found: list[list[Slice]] = []
+    filled = 0
+    for piece in slices:
+        if not found or filled + piece.part.size > room or len(found[-1]) >= BUNDLE_SLICES:
+            found.append([])
+            filled = 0
+        found[-1].append(piece)
+        filled += piece.part.size
+    return found
+
+
+def part_name(number: int) -> str:
+    """Of the files of the bundle whose first slice has that number."""
+    return f"part-{number:06}"
