@@ -6,7 +6,7 @@ same command goes on where it was. The source is only read.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ import typer
 from firearrow.spark_tools import columns as known
 from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.jobs import lane, planning
-from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, as_text
+from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments
 from firearrow.spark_tools.jobs.exporting import Exporting, bundles
 from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, checkpoint
 from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
@@ -39,8 +39,9 @@ class FileArguments:
     """Where the files go, what is in them, and how they lie."""
 
     to: Annotated[
-        Path, Option("--to", help="Folder of the export: a new one, or that of one that was cut short.")
-    ]
+        Path | None,
+        Option("--to", help="Folder of the export: a new one, or that of one that was cut short."),
+    ] = None
     columns: Annotated[
         str | None, Option("--columns", help="Columns, separated by commas  [default: all]")
     ] = None
@@ -55,6 +56,17 @@ class FileArguments:
     ] = True
     compression: Annotated[str, Option("--compression", help="zstd, snappy, gzip, lz4 or none.")] = "zstd"
     level: Annotated[int | None, Option("--level", help="Of zstd, 1 to 22.")] = None
+
+    def folder(self) -> Path:
+        """OptionWrong."""
+        if self.to is None:
+            raise OptionWrong("--to: the folder of the export is needed")
+        return self.to.absolute()
+
+    def told(self) -> dict[str, object]:
+        """For the report, and for what makes it another export."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: str(value) for name, value in given.items() if value is not None}
 
     def layout(self) -> Layout:
         """OptionWrong."""
@@ -74,14 +86,15 @@ def export(
     ] = False,
 ) -> None:
     """Write messages of stores or of live topics to Parquet files."""
-    watch, layout, origin, folder = Watch(), files.layout(), source.origin(), files.to.absolute()
-    report = Report(JOB, "", str(origin), str(folder), as_text(source) | as_text(files))
+    watch, layout, origin, folder = Watch(), files.layout(), source.origin(), files.folder()
+    given = as_digested(source, **files.told())
+    report = Report(JOB, "", str(origin), str(folder), given)
     if dry_run:
         _count(report, planned(origin, source))
     else:
         place = (running.checkpoint or folder / CHECKPOINT).absolute()
         _prepare(folder, place)
-        with checkpoint(place, JOB, as_digested(source, files), partial(planned, origin, source)) as held:
+        with checkpoint(place, JOB, given, partial(planned, origin, source)) as held:
             report.id, report.checkpoint, report.resumed = held.id, str(held.folder), held.resumed
             work = Exporting(
                 origin=origin, choice=source.choice(), folder=folder, layout=layout,
