@@ -1,0 +1,72 @@
+# Columns of texts and of lists of them, as Arrow lays them in memory. Knows no Arrow: buffers and offsets only.
+#
+#   texts    offsets[first + i] .. offsets[first + i + 1] of data; bit first + i of valid, none: no nulls
+#   lists    the same, but of items, which are texts;  pairs  the same of names and values
+#
+# Ownership: a column holds the buffers it was given, a view points into them. Offsets are checked once, when a column is
+# made; whoever gave the buffers must not change them afterwards.
+
+cimport cython
+from libc.stdint cimport int32_t, uint8_t
+
+cdef struct Piece:
+    const uint8_t *at
+    Py_ssize_t length
+
+cdef struct TextsView:
+    const int32_t *offsets
+    const uint8_t *data
+    const uint8_t *valid              # NULL: no nulls
+    Py_ssize_t first
+
+cdef struct ListsView:
+    const int32_t *offsets
+    const uint8_t *valid
+    Py_ssize_t first
+    TextsView items
+    TextsView values                  # of pairs only
+
+@cython.final
+cdef class Texts:
+    cdef object held
+    cdef TextsView view
+    cdef readonly Py_ssize_t count
+
+@cython.final
+cdef class Lists:
+    cdef object held
+    cdef ListsView view
+    cdef readonly bint paired
+    cdef readonly Py_ssize_t count
+
+
+cdef inline bint is_valid(const uint8_t *bits, Py_ssize_t index) noexcept nogil:
+    return bits is NULL or bits[index >> 3] >> (index & 7) & 1
+
+
+cdef inline bint text_at(const TextsView *view, Py_ssize_t index, Piece *piece) noexcept nogil:
+    """False: null, then the piece is at NULL, or empty."""
+    cdef Py_ssize_t place = view.first + index
+    piece.length = 0
+    if not is_valid(view.valid, place):
+        piece.at = NULL
+        return False
+    piece.at = view.data + view.offsets[place]
+    piece.length = view.offsets[place + 1] - view.offsets[place]
+    return piece.length > 0
+
+
+cdef inline Py_ssize_t items_at(const ListsView *view, Py_ssize_t index, Py_ssize_t *start) noexcept nogil:
+    """How many items the row has, and the first."""
+    cdef Py_ssize_t place = view.first + index
+    start[0] = 0
+    if not is_valid(view.valid, place):
+        return 0
+    start[0] = view.offsets[place]
+    return view.offsets[place + 1] - view.offsets[place]
+
+
+cdef inline Py_ssize_t spread(const TextsView *view, Py_ssize_t start, Py_ssize_t count) noexcept nogil:
+    """Bytes of items [start, start + count), those of nulls among them."""
+    cdef Py_ssize_t place = view.first + start
+    return view.offsets[place + count] - view.offsets[place] if count else 0

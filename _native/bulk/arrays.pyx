@@ -1,0 +1,75 @@
+"""Columns of texts and lists (see arrays.pxd)."""
+
+from libc.stdint cimport int32_t, uint8_t
+
+from firearrow._native.store.hash cimport java_hash_more
+
+
+cdef const int32_t *checked_offsets(object raw, Py_ssize_t first, Py_ssize_t count, Py_ssize_t most) except? NULL:
+    """Offsets of `count` rows from `first` on, ascending and within 0..most."""
+    cdef const int32_t[::1] offsets
+    cdef Py_ssize_t index
+    cdef bint good
+    if count == 0:
+        return NULL
+    offsets = memoryview(raw).cast("B").cast("i")
+    good = 0 <= first <= offsets.shape[0] and 0 < count < offsets.shape[0] - first
+    if good:
+        with nogil:
+            good = offsets[first] >= 0 and offsets[first + count] <= most
+            for index in range(first, first + count):
+                if offsets[index + 1] < offsets[index]:
+                    good = False
+                    break
+    if not good:
+        raise ValueError(f"offsets of {count} rows from row {first} on do not lie within {most}")
+    return &offsets[0]
+
+
+cdef const uint8_t *checked_bits(object raw, Py_ssize_t first, Py_ssize_t count) except? NULL:
+    cdef const uint8_t[::1] bits
+    if raw is None or count == 0:
+        return NULL
+    bits = memoryview(raw).cast("B")
+    if bits.shape[0] * 8 < first + count:
+        raise ValueError(f"{bits.shape[0]} bytes of validity bits for {first + count} rows")
+    return &bits[0]
+
+
+cdef class Texts:
+    def __init__(self, offsets, data, valid, Py_ssize_t first, Py_ssize_t count):
+        cdef const uint8_t[::1] window = memoryview(data).cast("B")
+        self.held = (offsets, data, valid)
+        self.count = count
+        self.view.offsets = checked_offsets(offsets, first, count, window.shape[0])
+        self.view.data = &window[0] if window.shape[0] else <const uint8_t *> b""
+        self.view.valid = checked_bits(valid, first, count)
+        self.view.first = first
+
+    def hashes(self):
+        cdef bytearray raw = bytearray(4 * self.count)
+        cdef int32_t[::1] found
+        cdef Py_ssize_t index
+        cdef Piece piece
+        if self.count:
+            found = memoryview(raw).cast("i")
+            with nogil:
+                for index in range(self.count):
+                    text_at(&self.view, index, &piece)
+                    found[index] = java_hash_more(0, piece.at, piece.length)
+        return memoryview(raw).cast("i")
+
+
+cdef class Lists:
+    def __init__(self, offsets, valid, Py_ssize_t first, Py_ssize_t count, Texts items not None, Texts values=None):
+        self.held = (offsets, valid, items, values)
+        self.count = count
+        if values is not None and values.count != items.count:
+            raise ValueError(f"{items.count} names, but {values.count} values")
+        self.view.offsets = checked_offsets(offsets, first, count, items.count)
+        self.view.valid = checked_bits(valid, first, count)
+        self.view.first = first
+        self.view.items = items.view
+        self.paired = values is not None
+        if values is not None:
+            self.view.values = values.view

@@ -1,0 +1,35 @@
+from collections.abc import Iterable, Mapping
+from typing import final
+
+from firearrow._native.bulk.arrays import Bytes, Lists, Texts
+
+@final
+class Rows:
+    """Messages to be sent. Each property is from a column or a constant; null, empty or below 0: not set. Any thread.
+
+    `properties` come first, without those named in `dropped` or by a column; a list is joined by spaces. `ids`: 20 hex
+    digits and a number; rows without UNIQ_KEY get one of the digits and the number plus their row.
+    """
+
+    count: int
+    def __init__(
+        self,
+        body: Texts,
+        *,
+        texts: Mapping[str, Texts] = ...,
+        lists: Mapping[str, Lists] = ...,
+        numbers: Mapping[str, Bytes] = ...,
+        constants: Mapping[str, str] = ...,
+        properties: Lists | None = None,
+        dropped: Iterable[str] = (),
+        flags: Bytes | None = None,
+        ids: tuple[str, int] | None = None,
+    ) -> None: ...
+    def batch(self, order: Bytes, start: int, *, bytes_max: int, count_max: int) -> tuple[bytes, int]:
+        """The body of a batch request of rows order[start:stop] and `stop`; `order` is int64. At least one row.
+
+        ValueError names the row whose body is null, whose property holds a separator (byte 1 or 2), or which has over
+        32767 bytes of properties.
+        """
+    def single(self, row: int) -> tuple[int, bytes, bytes]:
+        """Flag, body and properties of one row. ValueError as above."""

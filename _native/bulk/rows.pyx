@@ -1,0 +1,391 @@
+"""Columns as messages to be sent (see rows.pxd)."""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memchr, memcmp, memcpy
+
+from firearrow._native.bulk.arrays cimport Lists, ListsView, Piece, Texts, TextsView, items_at, spread, text_at
+from firearrow._native.store.bytes cimport get_i32, put_i16, put_i32
+from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX
+
+cdef extern from "Python.h":
+    PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *raw, Py_ssize_t size) except NULL
+    char *bytes_at "PyBytes_AS_STRING"(PyObject *raw) noexcept
+    int resize_bytes "_PyBytes_Resize"(PyObject **raw, Py_ssize_t size) except -1
+
+cdef enum:
+    ITEM_FIXED_BYTES = 22
+    ITEM_AT_FLAG = 12
+    ITEM_AT_BODY_LENGTH = 16
+    ITEM_AT_BODY = 20
+    ID_DIGITS = 32
+    ID_PREFIX_DIGITS = 20
+    ID_ROOM = 10 + ID_DIGITS          # UNIQ_KEY, both separators
+    NUMBER_DIGITS = 19
+    ITEM_BYTES_MAX = 0x7FFFFFFF
+
+cdef int64_t ID_NUMBERS = <int64_t> 1 << 48
+cdef const uint8_t *ID_NAME = b"UNIQ_KEY"
+cdef const uint8_t *HEX = b"0123456789ABCDEF"
+
+FAULTS = {
+    FAULT_SEPARATOR: "a property holds the byte 1 or 2, which separate properties on the wire",
+    FAULT_LONG: f"its properties are over {PROPERTIES_BYTES_MAX} bytes",
+    FAULT_NO_BODY: "its body is null; send empty bytes or leave the row out",
+}
+
+
+cdef inline bint is_id_name(Piece name) noexcept nogil:
+    return name.length == 8 and memcmp(name.at, ID_NAME, 8) == 0
+
+
+cdef inline void put_raw(uint8_t **at, Piece piece) noexcept nogil:
+    memcpy(at[0], piece.at, piece.length)
+    at[0] += piece.length
+
+
+cdef Fault put_text(uint8_t **at, Piece piece) noexcept nogil:
+    if memchr(piece.at, 1, piece.length) is not NULL or memchr(piece.at, 2, piece.length) is not NULL:
+        return FAULT_SEPARATOR
+    put_raw(at, piece)
+    return FAULT_NONE
+
+
+cdef Fault put_property(uint8_t **at, Piece name, Piece value) noexcept nogil:
+    cdef Fault fault = put_text(at, name)
+    if fault:
+        return fault
+    at[0][0] = 1
+    at[0] += 1
+    fault = put_text(at, value)
+    at[0][0] = 2
+    at[0] += 1
+    return fault
+
+
+cdef void put_number(uint8_t **at, int64_t number) noexcept nogil:
+    """Decimal; not below 0."""
+    cdef uint8_t digits[20]
+    cdef int count = 0
+    while True:
+        digits[count] = <uint8_t> (48 + number % 10)
+        count += 1
+        number //= 10
+        if number == 0:
+            break
+    while count:
+        count -= 1
+        at[0][0] = digits[count]
+        at[0] += 1
+
+
+cdef Fault put_words(uint8_t **at, const ListsView *view, Py_ssize_t row) noexcept nogil:
+    cdef Py_ssize_t start = 0
+    cdef Py_ssize_t count = items_at(view, row, &start)
+    cdef Py_ssize_t index
+    cdef bint behind = False
+    cdef Piece word
+    for index in range(start, start + count):
+        if not text_at(&view.items, index, &word):
+            continue
+        if behind:
+            at[0][0] = 32
+            at[0] += 1
+        if put_text(at, word):
+            return FAULT_SEPARATOR
+        behind = True
+    return FAULT_NONE
+
+
+cdef Fault put_value(uint8_t **at, const Source *source, Py_ssize_t row) noexcept nogil:
+    cdef Piece piece
+    if source.kind == TEXT:
+        text_at(&source.text, row, &piece)
+        return put_text(at, piece) if piece.length else FAULT_NONE
+    if source.kind == WORDS:
+        return put_words(at, &source.words, row)
+    if source.kind == CONSTANT:
+        put_raw(at, source.constant)
+    elif source.numbers[row] >= 0:
+        put_number(at, source.numbers[row])
+    return FAULT_NONE
+
+
+cdef Fault put_from(uint8_t **at, const Source *source, Py_ssize_t row, bint *has_id) noexcept nogil:
+    """The property whole, or nothing if there is no value."""
+    cdef uint8_t *start = at[0]
+    cdef uint8_t *value
+    cdef Fault fault
+    put_raw(at, source.name)
+    at[0][0] = 1
+    at[0] += 1
+    value = at[0]
+    fault = put_value(at, source, row)
+    if at[0] == value:
+        at[0] = start
+        return fault
+    at[0][0] = 2
+    at[0] += 1
+    if source.is_id:
+        has_id[0] = True
+    return fault
+
+
+cdef void put_id(uint8_t **at, Piece prefix, int64_t number) noexcept nogil:
+    """UNIQ_KEY: the prefix and the number as 12 hex digits."""
+    cdef int shift
+    memcpy(at[0], ID_NAME, 8)
+    at[0][8] = 1
+    at[0] += 9
+    put_raw(at, prefix)
+    for shift in range(44, -4, -4):
+        at[0][0] = HEX[number >> shift & 15]
+        at[0] += 1
+    at[0][0] = 2
+    at[0] += 1
+
+
+cdef Py_ssize_t room_of(const Source *source, Py_ssize_t row) noexcept nogil:
+    """At most so many bytes are put for it."""
+    cdef Py_ssize_t start = 0, count
+    cdef Piece piece
+    cdef Py_ssize_t fixed = source.name.length + 2
+    if source.kind == TEXT:
+        text_at(&source.text, row, &piece)
+        return fixed + piece.length
+    if source.kind == NUMBER:
+        return fixed + NUMBER_DIGITS
+    if source.kind == CONSTANT:
+        return fixed + source.constant.length
+    count = items_at(&source.words, row, &start)
+    return fixed + count + spread(&source.words.items, start, count)
+
+
+cdef const void *numbers_of(object raw, int width, Py_ssize_t count) except? NULL:
+    """The first of `count` numbers."""
+    window = memoryview(raw).cast("B")
+    if window.nbytes < width * count:
+        raise ValueError(f"{window.nbytes // width} numbers for {count} rows")
+    cdef const uint8_t[::1] place = window
+    return &place[0] if count else NULL
+
+
+cdef object same_count(object column, Py_ssize_t count):
+    if column.count != count:
+        raise ValueError(f"a column of {column.count} rows beside one of {count}")
+    return column
+
+
+cdef class Rows:
+    def __cinit__(self):
+        self.sources = NULL
+        self.dropped = NULL
+
+    def __init__(
+        self, Texts body not None, *, texts=None, lists=None, numbers=None, constants=None, Lists properties=None,
+        dropped=(), flags=None, ids=None,
+    ):
+        self.held = [body, properties, flags]
+        self.count = body.count
+        self.body = body.view
+        self.has_pairs = properties is not None
+        if properties is not None:
+            if not properties.paired:
+                raise ValueError("properties are pairs of names and values")
+            self.pairs = (<Lists> same_count(properties, self.count)).view
+        self.flags = <const int32_t *> numbers_of(flags, 4, self.count) if flags is not None else NULL
+        self.take_ids(ids)
+        named = [(name, kind, value) for kind, many in (
+            (TEXT, texts), (WORDS, lists), (NUMBER, numbers), (CONSTANT, constants)
+        ) for name, value in (many or {}).items()]
+        self.take_sources(named)
+        self.take_dropped({name for name, _, _ in named} | set(dropped))
+
+    def __dealloc__(self):
+        free(self.sources)
+        free(self.dropped)
+
+    cdef int take_ids(self, object ids) except -1:
+        if ids is None:
+            return 0
+        prefix, number = ids
+        raw = prefix.encode("ascii")
+        if len(raw) != ID_PREFIX_DIGITS or not 0 <= number < ID_NUMBERS:
+            raise ValueError(f"ids are {ID_PREFIX_DIGITS} digits and a number below 2^48, not {prefix!r} and {number}")
+        self.id_prefix = self.keep(raw)
+        self.id_first = number
+        return 0
+
+    cdef int take_sources(self, list named) except -1:
+        cdef Source *source
+        self.sources = <Source *> calloc(max(1, len(named)), sizeof(Source))
+        if self.sources is NULL:
+            raise MemoryError()
+        for name, kind, value in named:
+            source = &self.sources[self.source_count]
+            source.kind = kind
+            source.name = self.keep(name.encode())
+            source.is_id = is_id_name(source.name)
+            self.held.append(value)
+            if kind == TEXT:
+                source.text = (<Texts?> same_count(value, self.count)).view
+            elif kind == WORDS:
+                source.words = (<Lists?> same_count(value, self.count)).view
+            elif kind == NUMBER:
+                source.numbers = <const int64_t *> numbers_of(value, 8, self.count)
+            else:
+                source.constant = self.keep(value.encode())
+            self.source_count += 1
+        return 0
+
+    cdef int take_dropped(self, set names) except -1:
+        self.dropped = <Piece *> calloc(max(1, len(names)), sizeof(Piece))
+        if self.dropped is NULL:
+            raise MemoryError()
+        for name in names:
+            self.dropped[self.dropped_count] = self.keep(name.encode())
+            self.dropped_length[min(255, self.dropped[self.dropped_count].length)] = True
+            self.dropped_count += 1
+        return 0
+
+    cdef Piece keep(self, bytes raw):
+        cdef Piece piece
+        self.held.append(raw)
+        piece.at = <const uint8_t *> PyBytes_AS_STRING(raw)
+        piece.length = len(raw)
+        return piece
+
+    cdef bint is_dropped(self, Piece name) noexcept nogil:
+        cdef Py_ssize_t index
+        if not self.dropped_length[min(255, name.length)]:
+            return False
+        for index in range(self.dropped_count):
+            if self.dropped[index].length == name.length and memcmp(self.dropped[index].at, name.at, name.length) == 0:
+                return True
+        return False
+
+    cdef Py_ssize_t room(self, Py_ssize_t row) noexcept nogil:
+        """At most so many bytes are put for the row."""
+        cdef Py_ssize_t start = 0, count, index
+        cdef Piece body
+        text_at(&self.body, row, &body)
+        cdef Py_ssize_t room = ITEM_FIXED_BYTES + body.length + ID_ROOM
+        for index in range(self.source_count):
+            room += room_of(&self.sources[index], row)
+        if self.has_pairs:
+            count = items_at(&self.pairs, row, &start)
+            room += 2 * count + spread(&self.pairs.items, start, count) + spread(&self.pairs.values, start, count)
+        return room
+
+    cdef Fault put_item(self, uint8_t **at, Py_ssize_t row) noexcept nogil:
+        cdef uint8_t *item = at[0]
+        cdef uint8_t *length
+        cdef Piece body
+        cdef Fault fault
+        if not text_at(&self.body, row, &body) and body.at is NULL:
+            return FAULT_NO_BODY
+        put_i32(item + 4, 0)
+        put_i32(item + 8, 0)
+        put_i32(item + ITEM_AT_FLAG, self.flags[row] if self.flags is not NULL else 0)
+        put_i32(item + ITEM_AT_BODY_LENGTH, <int32_t> body.length)
+        at[0] = item + ITEM_AT_BODY
+        put_raw(at, body)
+        length = at[0]
+        at[0] += 2
+        fault = self.put_properties(at, row)
+        if fault:
+            return fault
+        if at[0] - length - 2 > PROPERTIES_BYTES_MAX:
+            return FAULT_LONG
+        put_i16(length, <int16_t> (at[0] - length - 2))
+        put_i32(item, <int32_t> (at[0] - item))
+        return FAULT_NONE
+
+    cdef Fault put_properties(self, uint8_t **at, Py_ssize_t row) noexcept nogil:
+        cdef bint has_id = False
+        cdef Py_ssize_t index
+        cdef Fault fault = FAULT_NONE
+        if self.has_pairs:
+            fault = self.put_pairs(at, row, &has_id)
+        for index in range(self.source_count):
+            if fault:
+                return fault
+            fault = put_from(at, &self.sources[index], row, &has_id)
+        if not has_id and self.id_prefix.at is not NULL:
+            put_id(at, self.id_prefix, self.id_first + row)
+        return fault
+
+    cdef Fault put_pairs(self, uint8_t **at, Py_ssize_t row, bint *has_id) noexcept nogil:
+        cdef Py_ssize_t start = 0
+        cdef Py_ssize_t count = items_at(&self.pairs, row, &start)
+        cdef Py_ssize_t index
+        cdef Piece name, value
+        cdef Fault fault
+        for index in range(start, start + count):
+            if not text_at(&self.pairs.items, index, &name) or not text_at(&self.pairs.values, index, &value):
+                continue
+            if self.is_dropped(name):
+                continue
+            fault = put_property(at, name, value)
+            if fault:
+                return fault
+            if is_id_name(name):
+                has_id[0] = True
+        return FAULT_NONE
+
+    def batch(self, order, Py_ssize_t start, *, Py_ssize_t bytes_max, Py_ssize_t count_max):
+        cdef const int64_t[::1] rows = memoryview(order).cast("B").cast("q")
+        cdef Py_ssize_t stop = start
+        cdef Py_ssize_t room = 0, more
+        cdef bint good = True
+        if not 0 <= start < rows.shape[0]:
+            raise IndexError(f"row {start} of {rows.shape[0]}")
+        with nogil:
+            while stop < rows.shape[0] and (stop == start or stop - start < count_max):
+                good = 0 <= rows[stop] < self.count
+                if not good:
+                    break
+                more = self.room(rows[stop])
+                if stop > start and room + more > min(bytes_max, ITEM_BYTES_MAX):
+                    break
+                room += more
+                stop += 1
+        if not good:
+            raise IndexError(f"row {rows[stop]} of {self.count}")
+        return self.put_all(rows[start:stop], room), stop
+
+    cdef bytes put_all(self, const int64_t[::1] rows, Py_ssize_t room):
+        cdef PyObject *raw = new_bytes(NULL, room)
+        cdef uint8_t *start = <uint8_t *> bytes_at(raw)
+        cdef uint8_t *at = start
+        cdef Py_ssize_t index = 0
+        cdef Fault fault = FAULT_NONE
+        with nogil:
+            for index in range(rows.shape[0]):
+                fault = self.put_item(&at, rows[index])
+                if fault:
+                    break
+        if fault:
+            Py_DECREF(<object> raw)
+            raise ValueError(f"row {rows[index]}: {FAULTS[fault]}")
+        resize_bytes(&raw, at - start)
+        body = <bytes> raw
+        Py_DECREF(body)
+        return body
+
+    def single(self, Py_ssize_t row):
+        cdef Py_ssize_t length
+        cdef const uint8_t *item
+        if not 0 <= row < self.count:
+            raise IndexError(f"row {row} of {self.count}")
+        cdef bytes whole = self.put_all(memoryview(row.to_bytes(8, "little")).cast("q"), self.room(row))
+        item = <const uint8_t *> PyBytes_AS_STRING(whole)
+        length = get_i32(item + ITEM_AT_BODY_LENGTH)
+        return (
+            get_i32(item + ITEM_AT_FLAG),
+            whole[ITEM_AT_BODY : ITEM_AT_BODY + length],
+            whole[ITEM_AT_BODY + length + 2 :],
+        )

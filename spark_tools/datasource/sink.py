@@ -1,0 +1,89 @@
+"""The sink of a batch write: Spark's face of Outgoing. It is made in one process, writes in tasks and ends in a third:
+what it holds travels by pickle.
+
+At least once: a task that is tried again sends its rows again, with the same unique ids if they come in the same order.
+Brokers take nothing back, so a write that fails leaves what was sent.
+"""
+
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from firearrow.spark_tools.datasource.sink_options import BATCH, SinkOptions
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.live.sender import Sender
+from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.message_columns import check_columns
+from firearrow.spark_tools.outgoing import Outgoing, Outlet, Sent, first_id, unique_ids
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task sent, all of it acknowledged."""
+
+    sent: Sent
+
+
+def table_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> "TableWriter":
+    """Checked as far as it can be before a task runs. OptionWrong."""
+    if overwrite:
+        raise OptionWrong("mode overwrite: brokers keep what they have; write with .mode('append')")
+    options = SinkOptions.of(given, BATCH)
+    checked_schema(schema, options)
+    return TableWriter(Target.of(given), options)
+
+
+def checked_schema(schema: StructType, options: SinkOptions) -> pa.Schema:
+    arrow = to_arrow_schema(schema)
+    check_columns(arrow, options.topic, options.provenance, options.packed_bodies)
+    return arrow
+
+
+def send_all(
+    batches: Iterator[pa.RecordBatch],
+    target: Target,
+    outlet: Outlet,
+    ids: tuple[str, int],
+    timeout_s: float,
+) -> Sent:
+    """All rows sent and acknowledged. SendFailed, TopicMissing, OptionWrong, Unreachable."""
+    with Sender(target, timeout_s=timeout_s) as sender:
+        outgoing = Outgoing(sender, outlet, ids)
+        for batch in batches:
+            outgoing.send(batch)
+        return outgoing.finish()
+
+
+class TableWriter(DataSourceArrowWriter):
+    def __init__(self, target: Target, options: SinkOptions) -> None:
+        self.target = target
+        self.options = options
+        self.run = uuid.uuid4().hex
+        """The same for every attempt at a task of this write."""
+        self.first_id = first_id(datetime.now(UTC))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        context = TaskContext.get()
+        assert context is not None
+        ids = unique_ids(self.run, context.partitionId()), self.first_id
+        return Written(send_all(iterator, self.target, self.options.outlet(), ids, self.options.timeout_s))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Says on stderr what is at the target all the same."""
+        print(f"rocketmq sink: {left_behind(messages)}", file=sys.stderr)
+
+
+def left_behind(messages: list[WriterCommitMessage | None]) -> str:
+    done = [message.sent.messages for message in messages if isinstance(message, Written)]
+    return (
+        f"the write failed; the {sum(done)} messages of the {len(done)} finished of {len(messages)} tasks are at the "
+        "target and stay there, as do those that the others had sent: written again they are there twice"
+    )

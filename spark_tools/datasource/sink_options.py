@@ -1,0 +1,125 @@
+"""Every option of the sink, declared once; SPARK.md's table is made of this. Opens nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from firearrow._native.bulk.batches import BATCH_BYTES_MAX
+from firearrow.client.errors import ConfigError
+from firearrow.client.names import check_group, check_topic
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.outgoing import BATCH_BYTES, Outlet
+from firearrow.spark_tools.placing import QueueChoice
+from firearrow.spark_tools.plan import values
+from firearrow.spark_tools.plan.declaration import option, read_options
+from firearrow.spark_tools.plan.times import parse_duration
+
+BATCH, STREAM = "batch", "stream"
+PASSED = ("rocketmq.", "checkpointLocation", "queryName")
+"""What the client and Spark itself read of the same options."""
+
+
+def _topic(text: str) -> str:
+    try:
+        return check_topic(text.strip())
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+def _group(text: str) -> str:
+    try:
+        return check_group(text.strip())
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """Of a write, batch or stream. None: not given."""
+
+    name_server: str | None = option(
+        "nameServer",
+        values.plain,
+        None,
+        "Required. `host:port` of the target's name servers, separated by `;`.",
+    )
+    topic: str | None = option(
+        "topic", _topic, None, "The topic of all rows; it overrides the column `topic`."
+    )
+    queues: str = option(
+        "queues",
+        values.one_of(*(choice.value for choice in QueueChoice)),
+        QueueChoice.EXACT.value,
+        "What the column `queueId` means: `exact`, a queue that is not there is an error; `modulo`, the remainder by "
+        "the number of queues; `any`, nothing.",
+    )
+    provenance: str | None = option(
+        "provenance",
+        values.plain,
+        None,
+        "A name for this job: each message carries it and where its row was read, as the properties `REPLAY_…`.",
+    )
+    packed_bodies: bool = option(
+        "packedBodies",
+        values.flag,
+        False,
+        "Whether bodies are as they were stored (`openBodies=false`); `sysFlag` then says how they are compressed.",
+    )
+    batch_bytes: int = option(
+        "sendBatchBytes",
+        values.size(1 << 10, BATCH_BYTES_MAX),
+        BATCH_BYTES,
+        "Bytes of one request at most.",
+        shown="`512k`",
+    )
+    timeout_s: float = option(
+        "sendTimeout",
+        parse_duration,
+        60.0,
+        "How long a broker that does not answer is waited for, with the same request, before the task fails.",
+        shown="`60s`",
+    )
+    commit_group: str | None = option(
+        "commitGroup",
+        _group,
+        None,
+        "A consumer group that gets the offset behind the rows of each micro-batch once they are all at the target.",
+        uses=STREAM,
+    )
+    commit_name_server: str | None = option(
+        "commitNameServer",
+        values.plain,
+        None,
+        "Where the source's brokers are, which keep that group's offsets.",
+        uses=STREAM,
+        shown="`nameServer`",
+    )
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], use: str) -> Self:
+        """`use`: BATCH or STREAM. OptionWrong: one sentence that names the option."""
+        if any(name.lower() == "path" for name in given):
+            raise OptionWrong(
+                "path: a store's files are never written; nameServer says which brokers get the rows"
+            )
+        options = read_options(cls, given, use, passed=PASSED)
+        if options.name_server is None:
+            raise OptionWrong("nameServer: `host:port` of the target's name server is wanted")
+        if options.commit_name_server is not None and options.commit_group is None:
+            raise OptionWrong("commitNameServer goes with commitGroup: give both or none")
+        return options
+
+    def outlet(self) -> Outlet:
+        return Outlet(
+            topic=self.topic,
+            job=self.provenance,
+            queues=QueueChoice(self.queues),
+            packed_bodies=self.packed_bodies,
+            batch_bytes=self.batch_bytes,
+        )
+
+    def source(self, given: Mapping[str, str]) -> Target:
+        """The cluster that keeps the offsets of `commit_group`."""
+        others = {name: text for name, text in given.items() if name.lower() != "nameserver"}
+        return Target.of({**others, "nameServer": self.commit_name_server or self.name_server or ""})

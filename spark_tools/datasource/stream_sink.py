@@ -1,0 +1,119 @@
+"""The sink of a stream: each micro-batch is sent and acknowledged, then Spark hears of it.
+
+At least once: a micro-batch that is run again sends its rows again, with the same unique ids. With `commitGroup` the
+offsets behind the rows are committed to the source's brokers, never backwards, once the whole micro-batch is sent.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from firearrow.client.admin import Admin
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.datasource.sink import Written, checked_schema, left_behind, send_all
+from firearrow.spark_tools.datasource.sink_options import STREAM, SinkOptions
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.live.link import Link
+from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.message_columns import check_provenance
+from firearrow.spark_tools.outgoing import unique_ids
+
+QUERY, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Spark's local properties of a task."""
+Offsets = dict[MessageQueue, int]
+
+
+@dataclass
+class Passed(Written):
+    read: Offsets = field(default_factory=dict)
+    """For each queue of the source the offset behind its last row."""
+
+
+def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> "StreamWriter":
+    """OptionWrong."""
+    if overwrite:
+        raise OptionWrong(
+            "outputMode complete: brokers keep what they have; write with .outputMode('append')"
+        )
+    options = SinkOptions.of(given, STREAM)
+    arrow = checked_schema(schema, options)
+    if options.commit_group is not None:
+        check_provenance(arrow, "commitGroup")
+    return StreamWriter(Target.of(given), options, options.source(given))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Spark makes one anew for each commit: nothing that `write` leaves is here then but its messages."""
+
+    def __init__(self, target: Target, options: SinkOptions, source: Target) -> None:
+        self.target = target
+        self.options = options
+        self.source = source
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Passed:
+        context = TaskContext.get()
+        assert context is not None
+        places = [context.getLocalProperty(name) for name in (QUERY, BATCH_ID)]
+        ids = unique_ids(*places, context.partitionId()), 0
+        read: Offsets = {}
+        batches = iterator if self.options.commit_group is None else following(iterator, read)
+        sent = send_all(batches, self.target, self.options.outlet(), ids, self.options.timeout_s)
+        return Passed(sent, read)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if self.options.commit_group is not None:
+            read = [message.read for message in messages if isinstance(message, Passed)]
+            commit_offsets(self.source, self.options.commit_group, furthest(read), self.options.timeout_s)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        print(f"rocketmq sink: micro-batch {batchId}: {left_behind(messages)}", file=sys.stderr)
+
+
+def following(batches: Iterator[pa.RecordBatch], read: Offsets) -> Iterator[pa.RecordBatch]:
+    """The same batches; `read` learns the offset behind each queue's last row."""
+    for batch in batches:
+        there = batch.schema.names
+        places = [
+            "sourceTopic" if "sourceTopic" in there else "topic",
+            "brokerName",
+            "sourceQueueId" if "sourceQueueId" in there else "queueId",
+        ]
+        table = pa.Table.from_batches([batch.select([*places, "queueOffset"])])
+        found = table.group_by(places, use_threads=False).aggregate([("queueOffset", "max")])
+        for row in found.to_pylist():
+            place = [row[name] for name in places]
+            if None in place or row["queueOffset_max"] is None:
+                raise OptionWrong(
+                    "commitGroup: a row does not say where it was read, one of its columns is null"
+                )
+            queue = MessageQueue(*place)
+            read[queue] = max(read.get(queue, 0), row["queueOffset_max"] + 1)
+        yield batch
+
+
+def furthest(read: list[Offsets]) -> Offsets:
+    found: Offsets = {}
+    for offsets in read:
+        for queue, offset in offsets.items():
+            found[queue] = max(found.get(queue, 0), offset)
+    return found
+
+
+def commit_offsets(source: Target, group: str, offsets: Offsets, wait_s: float) -> None:
+    """Never backwards. Unreachable; ClientError."""
+
+    async def forward(admin: Admin, queue: MessageQueue, offset: int) -> None:
+        if (await admin.offset(group, queue) or 0) < offset:
+            await admin.update_offset(group, queue, offset)
+
+    link = Link.take(source)
+    try:
+        for queue, offset in sorted(offsets.items()):
+            link.ask(lambda admin, queue=queue, offset=offset: forward(admin, queue, offset), wait_s)
+    finally:
+        link.give_back()

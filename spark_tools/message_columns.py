@@ -1,0 +1,195 @@
+"""Which columns make a message, of which types; and an Arrow batch of them as native Rows.
+
+Checked once for a schema, before anything is sent; `rows_of` then copies nothing but what must be cast. Any thread.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from firearrow._native.bulk.arrays import Lists, Texts
+from firearrow._native.bulk.batches import (
+    BROKER_OWN,
+    REPLAY_BROKER,
+    REPLAY_JOB,
+    REPLAY_OFFSET,
+    REPLAY_QUEUE,
+    REPLAY_TOPIC,
+)
+from firearrow._native.bulk.rows import Rows
+from firearrow.client.message import Property
+from firearrow.spark_tools.columns import COLUMNS
+from firearrow.spark_tools.errors import OptionWrong
+
+REPLAYS = frozenset({REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC, REPLAY_QUEUE, REPLAY_OFFSET})
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_body(kind: pa.DataType) -> bool:
+    return _is_text(kind) or bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_text(kind.value_type)
+
+
+def _is_texts(kind: pa.DataType) -> bool:
+    return _is_text(kind) or _is_list(kind)
+
+
+def _is_map(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_map(kind)) and _is_text(kind.key_type) and _is_text(kind.item_type)
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A column of the sink: what types it may have, in code and in words, and what it is."""
+
+    fits: Callable[[pa.DataType], bool]
+    types: str
+    note: str
+
+
+MESSAGE_COLUMNS: dict[str, Taken] = {
+    "body": Taken(_is_body, "binary or string", "Required; not null."),
+    "topic": Taken(_is_text, "string", "Required unless the option `topic` is given, which overrides it."),
+    "tags": Taken(_is_text, "string", "Null or empty: none, here and below."),
+    "keys": Taken(_is_texts, "string or array<string>", "Keys, separated by spaces if a string."),
+    "uniqKey": Taken(_is_text, "string", "Null: one is made, the same for a task that is tried again."),
+    "properties": Taken(
+        _is_map,
+        "map<string,string>",
+        "Those that brokers set themselves or that would act again are left out.",
+    ),
+    "flag": Taken(pa.types.is_integer, "int", "The message's flag."),
+    "queueId": Taken(pa.types.is_integer, "int", "The queue; null: see `shardingKey`. Option `queues`."),
+    "shardingKey": Taken(_is_text, "string", "Equal keys go to the same queue, in order; null: any queue."),
+    "delayLevel": Taken(pa.types.is_integer, "int", "Level of the broker's table; 0 or null: none."),
+    "deliverTime": Taken(_is_time, "timestamp, or bigint in ms", "When consumers get it; null: at once."),
+    "brokerName": Taken(_is_text, "string", "Where the row was read (option `provenance`)."),
+    "queueOffset": Taken(pa.types.is_integer, "bigint", "Where the row was read."),
+    "sourceTopic": Taken(_is_text, "string", "Where the row was read, if `topic` says where it goes."),
+    "sourceQueueId": Taken(
+        pa.types.is_integer, "int", "Where the row was read, if `queueId` says where it goes."
+    ),
+    "sysFlag": Taken(
+        pa.types.is_integer, "int", "How bodies are compressed, with the option `packedBodies`."
+    ),
+}
+PASSED_OVER = frozenset(COLUMNS) - frozenset(MESSAGE_COLUMNS)
+"""Columns of the source that say nothing of a message to be sent."""
+
+
+def check_columns(schema: pa.Schema, topic: str | None, job: str | None = None, packed: bool = False) -> None:
+    """OptionWrong: the first thing about the columns that cannot be sent."""
+    for field in schema:
+        taken = MESSAGE_COLUMNS.get(field.name)
+        if taken is None and field.name not in PASSED_OVER:
+            known = ", ".join(MESSAGE_COLUMNS)
+            raise OptionWrong(
+                f"column {field.name}: the sink does not know it; drop it or name it one of {known}"
+            )
+        if taken is not None and not taken.fits(field.type):
+            raise OptionWrong(f"column {field.name}: {taken.types} is wanted, not {field.type}; cast it")
+        if schema.names.count(field.name) > 1:
+            raise OptionWrong(f"column {field.name} is there twice; drop one")
+    if "body" not in schema.names:
+        raise OptionWrong(
+            "column body is missing: binary or string; rename the column that holds the message"
+        )
+    if topic is None and "topic" not in schema.names:
+        raise OptionWrong("no topic: add a column topic, or give the option topic for all rows")
+    if job is not None:
+        check_provenance(schema, "provenance")
+    if packed and "sysFlag" not in schema.names:
+        raise OptionWrong("packedBodies needs the column sysFlag, which says how bodies are compressed")
+
+
+def check_provenance(schema: pa.Schema, option: str) -> None:
+    """OptionWrong: the rows do not say where they were read."""
+    for either in (("brokerName",), ("queueOffset",), ("sourceTopic", "topic"), ("sourceQueueId", "queueId")):
+        if not set(either) & set(schema.names):
+            raise OptionWrong(
+                f"{option} needs the column {' or '.join(either)}, which says where a row was read"
+            )
+
+
+def rows_of(batch: pa.RecordBatch, *, job: str | None = None, ids: tuple[str, int] | None = None) -> Rows:
+    """The batch, whose schema was checked, as messages. `job`: name for provenance. `ids`: see Rows."""
+    body = texts(batch.column("body"))
+    text_columns: dict[str, Texts] = {}
+    list_columns: dict[str, Lists] = {}
+    if "keys" in batch.schema.names:
+        keys = batch.column("keys")
+        if _is_text(keys.type):
+            text_columns[Property.KEYS] = texts(keys)
+        else:
+            list_columns[Property.KEYS] = lists(keys)
+    for name, column in (
+        (Property.TAGS, "tags"), (Property.UNIQUE_KEY, "uniqKey"), (Property.SHARDING_KEY, "shardingKey")
+    ):  # fmt: skip
+        if column in batch.schema.names:
+            text_columns[name] = texts(batch.column(column))
+    numbers: dict[str, memoryview] = {}
+    if job is not None:
+        text_columns[REPLAY_BROKER] = texts(batch.column("brokerName"))
+        text_columns[REPLAY_TOPIC] = texts(_first(batch, "sourceTopic", "topic"))
+        numbers[REPLAY_QUEUE] = whole_numbers(_first(batch, "sourceQueueId", "queueId"))
+        numbers[REPLAY_OFFSET] = whole_numbers(batch.column("queueOffset"))
+    there = batch.schema.names
+    return Rows(
+        body, texts=text_columns, lists=list_columns, numbers=numbers, ids=ids,
+        constants={REPLAY_JOB: job} if job is not None else {},
+        properties=pairs(batch.column("properties")) if "properties" in there else None,
+        dropped=BROKER_OWN | (REPLAYS if job is not None else frozenset()),
+        flags=whole_numbers(batch.column("flag"), pa.int32(), 0) if "flag" in there else None,
+    )  # fmt: skip
+
+
+def _first(batch: pa.RecordBatch, *columns: str) -> pa.Array | None:
+    return next((batch.column(column) for column in columns if column in batch.schema.names), None)
+
+
+def whole_numbers(column: pa.Array, kind: pa.DataType | None = None, null: int = -1) -> memoryview:
+    """int64 unless `kind` says otherwise, `null` in place of nulls."""
+    plain = column.cast(kind or pa.int64()).fill_null(null)
+    return memoryview(plain.to_numpy(zero_copy_only=True))
+
+
+def texts(column: pa.Array) -> Texts:
+    """Strings or bytes, whatever their offsets' size."""
+    if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
+        column = column.cast(pa.binary())
+    valid, offsets, data = column.buffers()
+    return Texts(_window(offsets), _window(data), _bits(valid), column.offset, len(column))
+
+
+def lists(column: pa.Array) -> Lists:
+    if pa.types.is_large_list(column.type):
+        column = column.cast(pa.list_(pa.string()))
+    valid, offsets = column.buffers()[:2]
+    return Lists(_window(offsets), _bits(valid), column.offset, len(column), texts(column.values))
+
+
+def pairs(column: pa.Array) -> Lists:
+    """A map."""
+    valid, offsets = column.buffers()[:2]
+    return Lists(
+        _window(offsets), _bits(valid), column.offset, len(column), texts(column.keys), texts(column.items)
+    )
+
+
+def _window(buffer: pa.Buffer | None) -> memoryview:
+    return memoryview(b"" if buffer is None else buffer)
+
+
+def _bits(buffer: pa.Buffer | None) -> memoryview | None:
+    return None if buffer is None else memoryview(buffer)

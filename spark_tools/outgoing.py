@@ -1,0 +1,228 @@
+"""Outgoing: Arrow batches of message columns on their way to a cluster, as batch requests of each queue.
+
+At least once: `finish` is back when all is acknowledged. Delayed messages, timers and retry topics go one by one, as
+brokers want them. Never more than a window of bytes is on the way. One thread.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from firearrow._native.bulk.batches import BATCH_COUNT_MAX
+from firearrow._native.bulk.rows import Rows
+from firearrow.client.clock import now_ms
+from firearrow.client.message import MessageQueue, Property
+from firearrow.client.names import RETRY
+from firearrow.spark_tools.errors import OptionWrong, SendFailed
+from firearrow.spark_tools.message_columns import rows_of, whole_numbers
+from firearrow.spark_tools.placing import Indexes, QueueChoice, Stretch, groups, placed
+
+BATCH_BYTES = 512 << 10
+WINDOW_BYTES = 16 << 20
+PACKED_BITS = 0x701
+"""Of a system flag: compressed or not, and how."""
+
+
+class Waiting(Protocol):
+    def wait(self) -> Sequence[int]:
+        """Queue offsets of what was sent. SendFailed."""
+
+
+class Sending(Protocol):
+    """What is asked of a Sender."""
+
+    def queues(self, topic: str) -> list[MessageQueue]: ...
+    def send_batch(
+        self, queue: MessageQueue, body: bytes, count: int, *, sys_flag: int = 0, born_ms: int = 0
+    ) -> Waiting: ...
+    def send_one(
+        self,
+        queue: MessageQueue,
+        flag: int,
+        body: bytes,
+        properties: bytes,
+        *,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        born_ms: int = 0,
+    ) -> Waiting: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlet:
+    """How rows become messages. Picklable. `topic` overrides the column; `job` names the source in provenance."""
+
+    topic: str | None = None
+    job: str | None = None
+    queues: QueueChoice = QueueChoice.EXACT
+    packed_bodies: bool = False
+    batch_bytes: int = BATCH_BYTES
+
+
+@dataclass(slots=True)
+class Sent:
+    """What the target has acknowledged. Picklable."""
+
+    messages: int = 0
+    bytes: int = 0
+    queues: dict[MessageQueue, tuple[int, int]] = field(default_factory=dict)
+    """The lowest and the highest offset of each."""
+
+    def __str__(self) -> str:
+        return f"{self.messages} messages in {len(self.queues)} queues"
+
+    def count(self, queue: MessageQueue, offsets: Sequence[int], size: int) -> None:
+        self.messages += len(offsets)
+        self.bytes += size
+        first, last = self.queues.get(queue, (offsets[0], offsets[0]))
+        self.queues[queue] = min(first, *offsets), max(last, *offsets)
+
+
+def unique_ids(*parts: object) -> str:
+    """20 hex digits that say where rows come from: equal for equal parts, so that what is sent twice is recognised."""
+    return hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=10).hexdigest().upper()
+
+
+def first_id(now: datetime) -> int:
+    """A number for ids that begin now, where Java's ids have the time: ms of the month, and 16 bits to count with."""
+    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return int((now - month).total_seconds() * 1000) << 16
+
+
+class Outgoing:
+    """`send` batch after batch, then `finish`. `ids`: see Rows; the number goes on with each row."""
+
+    def __init__(self, sender: Sending, outlet: Outlet, ids: tuple[str, int] | None = None) -> None:
+        self.sent = Sent()
+        self._sender = sender
+        self._outlet = outlet
+        self._ids = ids
+        self._queues: dict[str, list[MessageQueue]] = {}
+        self._turn = int(ids[0], 16) if ids else 0
+        self._waiting: deque[tuple[Waiting, MessageQueue, int]] = deque()
+        self._on_way_bytes = 0
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Rows whose schema was checked. SendFailed, TopicMissing, OptionWrong: none of what follows is sent."""
+        try:
+            rows = rows_of(batch, job=self._outlet.job, ids=self._ids)
+            for stretch in list(placed(batch, self._outlet.topic, self._queues_of, self._outlet.queues)):
+                self._send_stretch(batch, rows, stretch)
+        except ValueError as error:
+            raise error if isinstance(error, OptionWrong) else OptionWrong(str(error)) from None
+        if self._ids is not None:
+            self._ids = self._ids[0], self._ids[1] + batch.num_rows
+
+    def finish(self) -> Sent:
+        """All is acknowledged. SendFailed."""
+        self._settle(0)
+        return self.sent
+
+    def _send_stretch(self, batch: pa.RecordBatch, rows: Rows, stretch: Stretch) -> None:
+        delays = Delays(batch)
+        alone = delays.given(stretch.rows) | stretch.topic.startswith(RETRY)
+        for flags, part in self._by_packing(batch, stretch.rows[~alone]):
+            self._send_batches(rows, stretch, part, flags)
+        flags = self._sys_flags(batch)
+        for row in stretch.rows[alone].tolist():
+            flag, body, properties = rows.single(row)
+            queue = stretch.queue or self._next_queue(stretch.topic)
+            properties += delays.properties(row)
+            pending = self._sender.send_one(
+                queue, flag, body, properties, sys_flag=int(flags[row]), born_ms=now_ms()
+            )
+            self._waits(pending, queue, len(body) + len(properties))
+
+    def _send_batches(self, rows: Rows, stretch: Stretch, part: Indexes, sys_flag: int) -> None:
+        start = 0
+        order = memoryview(np.ascontiguousarray(part))
+        while start < len(part):
+            body, stop = rows.batch(
+                order, start, bytes_max=self._outlet.batch_bytes, count_max=BATCH_COUNT_MAX
+            )
+            queue = stretch.queue or self._next_queue(stretch.topic)
+            pending = self._sender.send_batch(queue, body, stop - start, sys_flag=sys_flag, born_ms=now_ms())
+            self._waits(pending, queue, len(body))
+            start = stop
+
+    def _by_packing(self, batch: pa.RecordBatch, rows: Indexes) -> list[tuple[int, Indexes]]:
+        """Rows whose bodies are compressed alike: a batch has one system flag."""
+        if not self._outlet.packed_bodies:
+            return [(0, rows)] if len(rows) else []
+        return [(flags, rows[part]) for flags, part in groups(self._sys_flags(batch)[rows])]
+
+    def _sys_flags(self, batch: pa.RecordBatch) -> Indexes:
+        if not self._outlet.packed_bodies:
+            return np.zeros(batch.num_rows, dtype=np.int64)
+        return np.asarray(whole_numbers(batch.column("sysFlag"), null=0)) & PACKED_BITS
+
+    def _queues_of(self, topic: str) -> list[MessageQueue]:
+        found = self._queues.get(topic)
+        if found is None:
+            found = self._queues[topic] = self._sender.queues(topic)
+        return found
+
+    def _next_queue(self, topic: str) -> MessageQueue:
+        self._turn += 1
+        queues = self._queues_of(topic)
+        return queues[self._turn % len(queues)]
+
+    def _waits(self, pending: Waiting, queue: MessageQueue, size: int) -> None:
+        self._waiting.append((pending, queue, size))
+        self._on_way_bytes += size
+        self._settle(WINDOW_BYTES)
+
+    def _settle(self, bytes_max: int) -> None:
+        while self._waiting and self._on_way_bytes > bytes_max:
+            pending, queue, size = self._waiting.popleft()
+            self._on_way_bytes -= size
+            try:
+                self.sent.count(queue, pending.wait(), size)
+            except SendFailed as error:
+                raise SendFailed(f"{error}; {self.sent} are at the target already and stay there") from error
+
+
+class Delays:
+    """What the columns delayLevel and deliverTime say of rows."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        none = np.zeros(batch.num_rows, dtype=np.int64)
+        there = batch.schema.names
+        self._levels = (
+            np.asarray(whole_numbers(batch.column("delayLevel"), null=0)) if "delayLevel" in there else none
+        )
+        self._times = (
+            np.asarray(_milliseconds(batch.column("deliverTime"))) if "deliverTime" in there else none
+        )
+
+    def given(self, rows: Indexes) -> np.ndarray:
+        """Whether, for each of the rows. OptionWrong: both, or a level or a time below 0."""
+        levels, times = self._levels[rows], self._times[rows]
+        if ((levels != 0) & (times != 0)).any():
+            raise OptionWrong("columns delayLevel and deliverTime: both in one row; leave one null")
+        if (levels < 0).any() or (times < 0).any():
+            raise OptionWrong("columns delayLevel and deliverTime: below 0 in a row; null is for no delay")
+        return (levels > 0) | (times > 0)
+
+    def properties(self, row: int) -> bytes:
+        if self._levels[row]:
+            return f"{Property.DELAY}\x01{self._levels[row]}\x02".encode()
+        if self._times[row]:
+            return f"{Property.TIMER_DELIVER_MS}\x01{self._times[row]}\x02".encode()
+        return b""
+
+
+def _milliseconds(column: pa.Array) -> memoryview:
+    """0 for null."""
+    if pa.types.is_timestamp(column.type):
+        column = pc.floor_temporal(column, unit="millisecond").cast(
+            pa.timestamp("ms", column.type.tz), safe=False
+        )
+    return whole_numbers(column, null=0)

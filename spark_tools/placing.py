@@ -1,0 +1,111 @@
+"""Placing: which queue each row of an Arrow batch goes to, without an object a row.
+
+`queueId` comes before `shardingKey`; rows with neither go anywhere. Rows of one queue keep their order. Any thread.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.message_columns import texts, whole_numbers
+
+QUEUES_MAX = 1 << 20
+QUEUE_ID_MAX = 1 << 16
+Indexes = npt.NDArray[np.int64]
+Queues = Callable[[str], Sequence[MessageQueue]]
+"""Those of a topic that can be written to, at least one."""
+
+
+class QueueChoice(Enum):
+    """What becomes of the column queueId."""
+
+    EXACT = "exact"
+    """The queue of that id; OptionWrong if there is none."""
+    MODULO = "modulo"
+    """The remainder by the number of queues: rows of one source queue stay in order."""
+    ANY = "any"
+    """It is not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows of one topic that belong to one queue, or with `queue` None to any of them; in their order."""
+
+    topic: str
+    queue: MessageQueue | None
+    rows: Indexes
+
+
+def placed(
+    batch: pa.RecordBatch, topic: str | None, queues: Queues, choice: QueueChoice = QueueChoice.EXACT
+) -> Iterator[Stretch]:
+    """All rows. `topic` overrides the column. OptionWrong: a row without a topic, a queue that is not there."""
+    for name, rows in topics_of(batch, topic):
+        there = queues(name)
+        place = np.full(len(rows), -1, dtype=np.int64)
+        if "shardingKey" in batch.schema.names:
+            _by_sharding_key(batch.column("shardingKey"), rows, place, len(there))
+        if "queueId" in batch.schema.names and choice is not QueueChoice.ANY:
+            _by_queue_id(batch.column("queueId"), rows, place, there, choice)
+        for index, part in groups(place):
+            yield Stretch(name, None if index < 0 else there[index], rows[part])
+
+
+def topics_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, Indexes]]:
+    if topic is not None:
+        yield topic, np.arange(batch.num_rows, dtype=np.int64)
+        return
+    column = batch.column("topic")
+    if column.null_count:
+        raise OptionWrong("column topic: null in a row; fill it, or give the option topic for all rows")
+    coded = column.dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    for code, rows in groups(np.asarray(coded.indices).astype(np.int64)):
+        yield names[code], rows
+
+
+def groups(codes: Indexes) -> Iterator[tuple[int, Indexes]]:
+    """Each code that is there, and where, ascending."""
+    if not len(codes):
+        return
+    order = np.argsort(codes, kind="stable")
+    sorted_codes = codes[order]
+    starts = np.flatnonzero(np.diff(sorted_codes, prepend=sorted_codes[0] - 1))
+    for start, stop in zip(starts, [*starts[1:], len(codes)], strict=True):
+        yield int(sorted_codes[start]), order[start:stop]
+
+
+def _by_sharding_key(column: pa.Array, rows: Indexes, place: Indexes, count: int) -> None:
+    """As Java's client chooses by the hash of a String."""
+    hashes = np.abs(np.asarray(texts(column).hashes()).astype(np.int64))[rows]
+    given = np.asarray(column.is_valid())[rows]
+    place[given] = (hashes % count)[given]
+
+
+def _by_queue_id(
+    column: pa.Array, rows: Indexes, place: Indexes, there: Sequence[MessageQueue], choice: QueueChoice
+) -> None:
+    ids = np.asarray(whole_numbers(column))[rows]
+    given = np.asarray(column.is_valid())[rows]
+    if choice is QueueChoice.MODULO:
+        place[given] = (ids % len(there))[given]
+        return
+    table = np.full(QUEUE_ID_MAX, -1, dtype=np.int64)
+    for index, queue in reversed(list(enumerate(there))):
+        table[queue.queue_id] = index
+    within = (ids >= 0) & (ids < QUEUE_ID_MAX)
+    found = np.where(within, table[np.where(within, ids, 0)], -1)
+    missing = given & (found < 0)
+    if missing.any():
+        known = sorted({queue.queue_id for queue in there})
+        raise OptionWrong(
+            f"column queueId: {there[0].topic} has no queue {ids[missing][0]} that can be written to, only "
+            f"{', '.join(map(str, known[:16]))}; set the option queues to modulo or any, or drop the column"
+        )
+    place[given] = found[given]
