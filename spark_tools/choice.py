@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from firearrow._native.bulk.selection import Selection
+from firearrow._native.store.hash import java_hash
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -16,3 +19,19 @@ class Choice:
     born: tuple[int | None, int | None] = (None, None)
     sql: str | None = None
     """An SQL92 expression over properties, as brokers know it."""
+
+    def selection(self) -> Selection:
+        """All of it but the expression."""
+        return Selection(
+            tags=self.tags or None,
+            keys=self.keys or None,
+            unique_ids=self.unique_ids or None,
+            stored_from=self.stored[0],
+            stored_until=self.stored[1],
+            born_from=self.born[0],
+            born_until=self.born[1],
+        )
+
+    def tag_codes(self) -> frozenset[int] | None:
+        """What a queue's entries hold of the tags, None for any; different tags may have the same code."""
+        return frozenset(map(java_hash, self.tags)) if self.tags else None

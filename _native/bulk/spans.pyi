@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from enum import IntEnum
 from mmap import mmap
 from typing import final
@@ -39,8 +40,12 @@ class Spans:
     def sys_flag(self, index: int) -> int: ...
     def topic(self, index: int) -> str: ...
     def properties(self, index: int) -> dict[str, str]: ...
+    def record(self, index: int) -> memoryview:
+        """Its bytes in the window, read-only; they keep the window."""
     def slice(self, start: int, stop: int) -> "Spans":
         """Records [start, stop) on the same window."""
+    def take(self, indexes: Iterable[int]) -> "Spans":
+        """The records with these indexes, in the order given, on the same window. IndexError."""
 
 def walk(
     window: bytes | bytearray | memoryview | mmap,
@@ -57,14 +62,33 @@ def walk(
     A record's physical offset must be `base` + its position. At BAD_CRC the next position is behind that record, which is left out.
     """
 
+def find(window: bytes | bytearray | memoryview | mmap, start: int, stop: int, *, base: int = 0) -> int:
+    """Position of the first whole record that begins in [start, stop) and holds `base` + position as its physical offset; -1: none.
+
+    Wherever a walk lost its way: what stands in between is not trusted. A message body can hold what looks like a record
+    of its place only if its producer knew that place beforehand.
+    """
+
 def from_entries(
-    window: bytes | bytearray | memoryview | mmap, entries: bytes | bytearray | memoryview | mmap, *, base: int, first: int, tags: frozenset[int] | None = None
+    window: bytes | bytearray | memoryview | mmap,
+    entries: bytes | bytearray | memoryview | mmap,
+    *,
+    base: int,
+    first: int,
+    tags: frozenset[int] | None = None,
+    bytes_max: int = ...,
+    queue: tuple[str, int] | None = None,
+    light: bool = False,
 ) -> tuple[Spans, int]:
     """Records of consume queue entries (20 bytes each, big-endian), the first of which has queue offset `first`: (records, entries used).
 
-    Stops at an entry that lies outside of the window [base, base + length). Entries whose tags code is not in `tags`
-    are passed over before the log is touched; a code is Java's hash of the tag. RecordError names the queue offset of
-    an entry that shows no whole record with that offset.
+    Stops at an entry that lies outside of the window [base, base + length), at `bytes_max` bytes of records, and before
+    an entry that shows no whole record of its size, place and queue offset; if that is the first of all: RecordError,
+    which names the queue offset. Entries whose tags code is not in `tags` are passed over before
+    the log is touched; a code is Java's hash of the tag, and an address into an extension file says nothing of it.
+
+    `queue`: topic and number that the records must hold. `light`: entries of a light queue (%LMQ%…), whose records hold
+    the queue and the queue offset of another.
     """
 
 def from_answer(body: bytes | bytearray | memoryview | mmap) -> Spans:

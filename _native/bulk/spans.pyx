@@ -1,10 +1,15 @@
+"""Spans, and how they are found: by walking a log, by the entries of a queue, in an answer (see spans.pxd)."""
+
+cimport cython
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memchr, memcmp
 
 from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.layout cimport (
-    AT_MAGIC, AT_SIZE, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES,
+    AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, MAGIC_V1, MAGIC_V2,
+    RECORD_FIXED_BYTES,
 )
 from firearrow._native.store.record cimport (
     RECORD_BAD_CRC, RECORD_BLANK, RECORD_OK, RecordView, check_record, record_of,
@@ -13,6 +18,20 @@ from firearrow._native.store.record cimport (
 from enum import IntEnum
 
 from firearrow._native.store.record import RecordError
+
+cdef extern from *:
+    """
+    #define fa_prefetch(at) __builtin_prefetch(at)
+    """
+    void fa_prefetch(const void *at) noexcept nogil
+
+cdef enum:
+    HEADS_AHEAD = 12              # records whose head is called from memory …
+    TEXTS_AHEAD = 6               # … and, that being there, the texts behind the body
+    CACHE_LINE = 64
+    BODY_AT = 84                  # where a record with IPv4 hosts has the length of its body
+    CODES_IN_A_ROW = 8            # so few tags codes are compared one by one
+    ADDRESSES_BELOW = -2147483648 # a tags code below is an address in consumequeue_ext
 
 cdef int64_t SIZE_MAX = 0x7FFFFFFF
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
@@ -26,6 +45,15 @@ class End(IntEnum):
     BAD_CRC = 4
 
 
+cdef enum:
+    END_LIMIT = 0
+    END_BLANK = 1
+    END_UNWRITTEN = 2
+    END_TORN = 3
+    END_BAD_CRC = 4
+
+
+@cython.final
 cdef class Spans:
     def __cinit__(self):
         self.positions = NULL
@@ -44,24 +72,35 @@ cdef class Spans:
         self.checked(index, &found)
         return record_of(&found)
 
-    cdef void add(self, int64_t position, int64_t size) except *:
-        cdef Py_ssize_t room
+    cdef int make_room(self, Py_ssize_t count) except -1 nogil:
         cdef int64_t *larger
-        if self.count == self.room:
-            room = max(64, self.room * 2)
-            larger = <int64_t *> realloc(self.positions, room * sizeof(int64_t))
+        if count > self.room:
+            larger = <int64_t *> realloc(self.positions, count * sizeof(int64_t))
             if larger is NULL:
-                raise MemoryError()
+                with gil:
+                    raise MemoryError()
             self.positions = larger
-            self.room = room
+            self.room = count
+        return 0
+
+    cdef int add(self, int64_t position, int64_t size) except -1 nogil:
+        if self.count == self.room:
+            self.make_room(max(64, self.room * 2))
         self.positions[self.count] = position
         self.count += 1
         self.bytes += size
+        return 0
 
     cdef int view(self, Py_ssize_t index, RecordView *found) noexcept nogil:
         """RECORD_OK, or why not any more. The index is the caller's care."""
         cdef int64_t position = self.positions[index]
         return check_record(self.data + position, self.length - position, SIZE_MAX, False, found)
+
+    cdef void ahead(self, Py_ssize_t index) noexcept nogil:
+        """Records behind `index` will be looked at next."""
+        if index + HEADS_AHEAD < self.count:
+            call_head(self.data + self.positions[index + HEADS_AHEAD])
+            call_texts(self.data, self.length, self.positions[index + TEXTS_AHEAD])
 
     cdef int checked(self, Py_ssize_t index, RecordView *found) except -1:
         if index < 0 or index >= self.count:
@@ -73,6 +112,7 @@ cdef class Spans:
     cdef Spans empty(self):
         """None of the records, on the same window."""
         cdef Spans spans = Spans.__new__(Spans)
+        spans.buffer = self.buffer
         spans.window = self.window
         spans.data = self.data
         spans.length = self.length
@@ -112,24 +152,54 @@ cdef class Spans:
     def properties(self, Py_ssize_t index):
         cdef RecordView found
         self.checked(index, &found)
+        found.body.length = 0             # not copied
         return record_of(&found).properties
 
+    def record(self, Py_ssize_t index):
+        cdef RecordView found
+        self.checked(index, &found)
+        return self.buffer[self.positions[index] : self.positions[index] + found.size]
+
     def slice(self, Py_ssize_t start, Py_ssize_t stop):
+        return self.take(range(max(0, start), min(stop, self.count)))
+
+    def take(self, indexes):
         cdef Spans part = self.empty()
         cdef Py_ssize_t index
-        for index in range(max(0, start), min(stop, self.count)):
+        for index in indexes:
+            if index < 0 or index >= self.count:
+                raise IndexError(f"record {index} of {self.count}")
             part.add(self.positions[index], get_i32(self.data + self.positions[index] + AT_SIZE))
         return part
 
 
+cdef inline void call_head(const uint8_t *record) noexcept nogil:
+    fa_prefetch(record)
+    fa_prefetch(record + CACHE_LINE)
+
+
+cdef inline void call_texts(const uint8_t *data, int64_t length, int64_t position) noexcept nogil:
+    """Topic and properties; a guess, which may be wrong but reads nothing outside of the window."""
+    cdef int64_t body_bytes
+    if position < 0 or length - position < RECORD_FIXED_BYTES:
+        return
+    body_bytes = get_i32(data + position + BODY_AT)
+    if 0 <= body_bytes < length - position - RECORD_FIXED_BYTES:
+        fa_prefetch(data + position + BODY_AT + 4 + body_bytes)
+        fa_prefetch(data + position + BODY_AT + 4 + body_bytes + CACHE_LINE)
+
+
 cdef Spans of_window(object window, int64_t base):
     cdef Spans spans = Spans.__new__(Spans)
-    spans.window = memoryview(window).cast("B")
+    spans.buffer = memoryview(window).cast("B").toreadonly()
+    spans.window = spans.buffer
     spans.length = spans.window.shape[0]
     spans.data = &spans.window[0] if spans.length else NULL
     spans.base = base
     return spans
 
+
+# ---- one behind the other --------------------------------------------------------------------------------------------
 
 def walk(
     window, int64_t start, int64_t stop, *, int64_t base=0, bint check_crc=False, int64_t count_max=NO_LIMIT,
@@ -137,22 +207,34 @@ def walk(
 ):
     cdef Spans spans = of_window(window, base)
     cdef int64_t at = start
-    cdef RecordView view
-    cdef int state
+    cdef int end
     if start < 0:
         raise ValueError(f"a walk cannot start at {start}")
-    stop = min(stop, spans.length)
+    with nogil:
+        end = walk_on(spans, &at, min(stop, spans.length), check_crc, count_max, bytes_max)
+    return spans, at, End(end)
+
+
+cdef int walk_on(
+    Spans spans, int64_t *next_at, int64_t stop, bint check_crc, int64_t count_max, int64_t bytes_max
+) except -1 nogil:
+    cdef RecordView view
+    cdef int64_t at = next_at[0]
+    cdef int state
     while at < stop and spans.count < count_max and spans.bytes < bytes_max:
         state = check_record(spans.data + at, spans.length - at, SIZE_MAX, check_crc, &view)
-        if state == RECORD_BLANK:
-            return spans, at + view.size, End.BLANK
-        if state == RECORD_BAD_CRC:
-            return spans, at + view.size, End.BAD_CRC
-        if state != RECORD_OK or view.physical_offset != base + at:
-            return spans, at, End.UNWRITTEN if unwritten(spans, at) else End.TORN
+        if state == RECORD_BAD_CRC and view.physical_offset != spans.base + at:
+            state = 0
+        if state == RECORD_BLANK or state == RECORD_BAD_CRC:
+            next_at[0] = at + view.size
+            return END_BLANK if state == RECORD_BLANK else END_BAD_CRC
+        if state != RECORD_OK or view.physical_offset != spans.base + at:
+            next_at[0] = at
+            return END_UNWRITTEN if unwritten(spans, at) else END_TORN
         spans.add(at, view.size)
         at += view.size
-    return spans, at, End.LIMIT
+    next_at[0] = at
+    return END_LIMIT
 
 
 cdef bint unwritten(Spans spans, int64_t at) noexcept nogil:
@@ -161,40 +243,185 @@ cdef bint unwritten(Spans spans, int64_t at) noexcept nogil:
     return left < 8 or (get_i32(spans.data + at + AT_SIZE) == 0 and get_i32(spans.data + at + AT_MAGIC) == 0)
 
 
-def from_entries(window, entries, *, int64_t base, int64_t first, frozenset tags=None):
+def find(window, int64_t start, int64_t stop, *, int64_t base=0):
+    cdef Spans spans = of_window(window, base)
+    cdef int64_t at
+    if start < 0:
+        raise ValueError(f"nothing is found from {start}")
+    with nogil:
+        at = find_from(spans, start, min(stop, spans.length - RECORD_FIXED_BYTES + 1))
+    return at
+
+
+cdef int64_t find_from(Spans spans, int64_t at, int64_t stop) noexcept nogil:
+    """By the first byte of the magic, then all of the record."""
+    cdef const uint8_t *found
+    cdef RecordView view
+    cdef int32_t magic
+    while at < stop:
+        found = <const uint8_t *> memchr(spans.data + at + AT_MAGIC, 0xDA, stop - at)
+        if found is NULL:
+            return -1
+        at = found - spans.data - AT_MAGIC
+        magic = get_i32(found)
+        if (
+            (magic == MAGIC_V1 or magic == MAGIC_V2)
+            and get_i64(spans.data + at + AT_PHYSICAL_OFFSET) == spans.base + at
+            and check_record(spans.data + at, spans.length - at, SIZE_MAX, False, &view) == RECORD_OK
+        ):
+            return at
+        at += 1
+    return -1
+
+
+# ---- by the entries of a queue ---------------------------------------------------------------------------------------
+
+cdef struct Wanted:               # what entries and records are compared with
+    const int64_t *codes          # ascending; NULL: every tag
+    Py_ssize_t code_count
+    const uint8_t *topic          # NULL: any queue
+    Py_ssize_t topic_bytes
+    int64_t queue_id
+    bint light
+
+
+def from_entries(
+    window, entries, *, int64_t base, int64_t first, frozenset tags=None, int64_t bytes_max=NO_LIMIT, tuple queue=None,
+    bint light=False,
+):
     cdef Spans spans = of_window(window, base)
     cdef const uint8_t[::1] rows = memoryview(entries).cast("B")
-    cdef Py_ssize_t count = rows.shape[0] // ENTRY_BYTES
-    cdef Py_ssize_t index
+    cdef Py_ssize_t count = rows.shape[0] // ENTRY_BYTES, used = 0
+    cdef Wanted wanted
+    cdef bytes topic = b"" if queue is None else queue[0].encode("utf-8", "surrogateescape")
+    wanted.codes = NULL
+    wanted.light = light
+    wanted.topic = NULL if queue is None else <const uint8_t *> <const char *> topic
+    wanted.topic_bytes = len(topic)
+    wanted.queue_id = -1 if queue is None else queue[1]
+    if count == 0:
+        return spans, 0
+    spans.make_room(count)
+    try:
+        if tags is not None:
+            fill_codes(&wanted, tags)
+        with nogil:
+            used = look_up(spans, &rows[0], count, first, &wanted, bytes_max)
+    finally:
+        free(<void *> wanted.codes)
+    if used < 0:
+        raise RecordError(f"queue offset {first}: no such record at {get_i64(&rows[0])}")
+    return spans, used
+
+
+cdef int fill_codes(Wanted *wanted, frozenset tags) except -1:
+    cdef Py_ssize_t n = 0
+    cdef int64_t *codes = <int64_t *> malloc(max(1, len(tags)) * sizeof(int64_t))
+    if codes is NULL:
+        raise MemoryError()
+    wanted.codes = codes
+    for code in sorted(tags):
+        codes[n] = code
+        n += 1
+    wanted.code_count = n
+    return 0
+
+
+cdef bint asked_for(int64_t code, const Wanted *wanted) noexcept nogil:
+    cdef Py_ssize_t low = 0, high = wanted.code_count, middle
+    if code < ADDRESSES_BELOW:
+        return True
+    if high <= CODES_IN_A_ROW:
+        for low in range(high):
+            if wanted.codes[low] == code:
+                return True
+        return False
+    while low < high:
+        middle = (low + high) // 2
+        if wanted.codes[middle] < code:
+            low = middle + 1
+        else:
+            high = middle
+    return low < wanted.code_count and wanted.codes[low] == code
+
+
+cdef Py_ssize_t look_up(
+    Spans spans, const uint8_t *rows, Py_ssize_t count, int64_t first, const Wanted *wanted, int64_t bytes_max
+) noexcept nogil:
+    """Entries used; -1: the first one is wrong. There is room for all.
+
+    `positions` first holds the numbers of the entries that are asked for, then from the front where their records lie.
+    """
+    cdef Py_ssize_t asked = 0, index, done
+    cdef int64_t *numbers = spans.positions
     cdef const uint8_t *entry
     cdef int64_t place
-    cdef int32_t size
-    cdef RecordView view
     for index in range(count):
-        entry = &rows[index * ENTRY_BYTES]
-        place = get_i64(entry) - base
-        size = get_i32(entry + ENTRY_AT_SIZE)
-        if place < 0 or place >= spans.length:
-            return spans, index
-        if tags is not None and get_i64(entry + ENTRY_AT_TAGS) not in tags:
-            continue
-        if (
-            check_record(spans.data + place, spans.length - place, SIZE_MAX, False, &view) != RECORD_OK
-            or view.size != size
-            or view.queue_offset != first + index
-        ):
-            raise RecordError(f"queue offset {first + index}: no such record at {base + place}")
-        spans.add(place, size)
-    return spans, count
+        if wanted.codes is NULL or asked_for(get_i64(rows + index * ENTRY_BYTES + ENTRY_AT_TAGS), wanted):
+            numbers[asked] = index
+            asked += 1
+    for done in range(asked):
+        if done + HEADS_AHEAD < asked:
+            call_entry(spans, rows, numbers[done + HEADS_AHEAD], numbers[done + TEXTS_AHEAD])
+        index = numbers[done]
+        entry = rows + index * ENTRY_BYTES
+        place = get_i64(entry) - spans.base
+        if place < 0 or place >= spans.length or spans.bytes >= bytes_max:
+            return index
+        if not is_record(spans, place, get_i32(entry + ENTRY_AT_SIZE), first + index, wanted):
+            return index if index else -1
+        spans.positions[done] = place
+        spans.count = done + 1
+        spans.bytes += get_i32(entry + ENTRY_AT_SIZE)
+    return count
 
+
+cdef inline void call_entry(Spans spans, const uint8_t *rows, int64_t far, int64_t near) noexcept nogil:
+    cdef int64_t place = get_i64(rows + far * ENTRY_BYTES) - spans.base
+    if 0 <= place < spans.length:
+        call_head(spans.data + place)
+    call_texts(spans.data, spans.length, get_i64(rows + near * ENTRY_BYTES) - spans.base)
+
+
+cdef inline bint is_record(
+    Spans spans, int64_t place, int32_t size, int64_t queue_offset, const Wanted *wanted
+) noexcept nogil:
+    cdef RecordView view
+    if (
+        check_record(spans.data + place, spans.length - place, SIZE_MAX, False, &view) != RECORD_OK
+        or view.size != size
+        or view.physical_offset != spans.base + place
+    ):
+        return False
+    if wanted.light:
+        return True
+    return view.queue_offset == queue_offset and (
+        wanted.topic is NULL
+        or (
+            view.queue_id == wanted.queue_id
+            and view.topic.length == wanted.topic_bytes
+            and memcmp(view.topic.at, wanted.topic, wanted.topic_bytes) == 0
+        )
+    )
+
+
+# ---- in an answer ----------------------------------------------------------------------------------------------------
 
 def from_answer(body):
     cdef Spans spans = of_window(body, 0)
-    cdef int64_t at = 0
+    cdef int64_t at
+    with nogil:
+        at = all_of(spans)
+    if at < spans.length:
+        raise RecordError(f"no whole record {at} bytes into an answer of {spans.length}")
+    return spans
+
+
+cdef int64_t all_of(Spans spans) except -1 nogil:
+    """How far there are whole records."""
     cdef RecordView view
-    while at < spans.length:
-        if check_record(spans.data + at, spans.length - at, SIZE_MAX, False, &view) != RECORD_OK:
-            raise RecordError(f"no whole record {at} bytes into an answer of {spans.length}")
+    cdef int64_t at = 0
+    while at < spans.length and check_record(spans.data + at, spans.length - at, SIZE_MAX, False, &view) == RECORD_OK:
         spans.add(at, view.size)
         at += view.size
-    return spans
+    return at

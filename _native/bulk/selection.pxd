@@ -1,0 +1,22 @@
+# Which records of Spans are wanted: by topic, tag, key, unique id and time. Looks at the records themselves, so a tag is
+# compared as text, not by its hash.
+#
+# Ownership: a Selection owns its sets and never changes; what `keep` gives stands on the window of what it got. Any thread.
+
+cimport cython
+from libc.stdint cimport int64_t
+
+from firearrow._native.bulk.spans cimport Spans
+from firearrow._native.bulk.textset cimport TextSet
+from firearrow._native.store.record cimport RecordView, Text
+
+@cython.final
+cdef class Selection:
+    cdef TextSet topics, tags, keys, unique_ids  # None: any
+    cdef int64_t stored_from, stored_until, born_from, born_until
+    cdef readonly bint everything         # nothing is asked
+
+    cdef Py_ssize_t scan(self, Spans spans, Spans kept) except -2 nogil
+    cdef bint wants(self, const RecordView *view) noexcept nogil
+    cdef bint wants_texts(self, const RecordView *view) noexcept nogil
+    cdef bint wants_key(self, const Text *keys) noexcept nogil

@@ -1,0 +1,102 @@
+"""Selection: which records are wanted (see selection.pxd)."""
+
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memchr
+
+from firearrow._native.bulk.spans cimport Spans
+from firearrow._native.bulk.textset cimport TextSet
+from firearrow._native.store.bytes cimport get_i32
+from firearrow._native.store.layout cimport AT_SIZE
+from firearrow._native.store.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
+
+from firearrow._native.store.record import RecordError
+
+cdef int64_t FIRST_MS = -0x7FFFFFFFFFFFFFFF
+cdef int64_t LAST_MS = 0x7FFFFFFFFFFFFFFF
+cdef enum:
+    KEY_SEPARATOR = 0x20
+
+
+cdef TextSet set_of(texts, str name):
+    if texts is None:
+        return None
+    if isinstance(texts, str):
+        raise TypeError(f"{name}: a collection of str is wanted, for one text write {{text}}")
+    return TextSet(texts)
+
+
+@cython.final
+cdef class Selection:
+    def __cinit__(
+        self, *, topics=None, tags=None, keys=None, unique_ids=None, stored_from=None, stored_until=None, born_from=None,
+        born_until=None,
+    ):
+        times = (stored_from, stored_until, born_from, born_until)
+        self.topics = set_of(topics, "topics")
+        self.tags = set_of(tags, "tags")
+        self.keys = set_of(keys, "keys")
+        self.unique_ids = set_of(unique_ids, "unique_ids")
+        self.stored_from = FIRST_MS if stored_from is None else stored_from
+        self.stored_until = LAST_MS if stored_until is None else stored_until
+        self.born_from = FIRST_MS if born_from is None else born_from
+        self.born_until = LAST_MS if born_until is None else born_until
+        self.everything = all(given is None for given in (topics, tags, keys, unique_ids, *times))
+
+    def keep(self, Spans spans not None):
+        cdef Spans kept
+        cdef Py_ssize_t changed
+        if self.everything:
+            return spans
+        kept = spans.empty()
+        with nogil:
+            changed = self.scan(spans, kept)
+        if changed >= 0:
+            raise RecordError(f"the record at {spans.base + spans.positions[changed]} changed while it was read")
+        return kept
+
+    cdef Py_ssize_t scan(self, Spans spans, Spans kept) except -2 nogil:
+        """-1, or the number of a record that is none any more."""
+        cdef RecordView view
+        cdef Py_ssize_t index
+        for index in range(spans.count):
+            spans.ahead(index)
+            if spans.view(index, &view) != RECORD_OK:
+                return index
+            if self.wants(&view):
+                kept.add(spans.positions[index], view.size)
+        return -1
+
+    cdef bint wants(self, const RecordView *view) noexcept nogil:
+        if not (self.stored_from <= view.store_time < self.stored_until):
+            return False
+        if not (self.born_from <= view.born_time < self.born_until):
+            return False
+        if self.topics is not None and not self.topics.holds(view.topic.at, view.topic.length):
+            return False
+        return (self.tags is None and self.keys is None and self.unique_ids is None) or self.wants_texts(view)
+
+    cdef bint wants_texts(self, const RecordView *view) noexcept nogil:
+        cdef Properties found
+        scan_properties(&view.properties, &found)
+        if self.tags is not None and not (found.tags.length and self.tags.holds(found.tags.at, found.tags.length)):
+            return False
+        if self.unique_ids is not None and not (
+            found.unique_key.length and self.unique_ids.holds(found.unique_key.at, found.unique_key.length)
+        ):
+            return False
+        return self.keys is None or self.wants_key(&found.keys)
+
+    cdef bint wants_key(self, const Text *keys) noexcept nogil:
+        """KEYS holds several with spaces between."""
+        cdef const uint8_t *at = keys.at
+        cdef Py_ssize_t left = keys.length, length
+        cdef const uint8_t *space
+        while left > 0:
+            space = <const uint8_t *> memchr(at, KEY_SEPARATOR, left)
+            length = left if space is NULL else space - at
+            if length and self.keys.holds(at, length):
+                return True
+            at += length + 1
+            left -= length + 1
+        return False

@@ -1,0 +1,76 @@
+"""The commit log of one store: which file has a physical offset.
+
+Listed when asked for what is not known yet, and at `refresh`. Never waits for a writer. One thread.
+"""
+
+from firearrow._native.bulk.spans import End, walk
+from firearrow.spark_tools.offline.mappings import Mapping, Mappings
+from firearrow.spark_tools.offline.rolled import Segment, next_base, rolled_files, segment_at
+
+WALK_BYTES = 16 << 20
+
+
+class Log:
+    """`folder` is the store's `commitlog`."""
+
+    def __init__(self, folder: str, mappings: Mappings) -> None:
+        self.folder = folder
+        self._mappings = mappings
+        self.segments: list[Segment] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look which files there are now. StoreUnreadable."""
+        self.segments = rolled_files(self.folder)
+
+    @property
+    def first(self) -> int:
+        """Physical offset of the first byte that is still there."""
+        return self.segments[0].base if self.segments else 0
+
+    def window(self, physical: int) -> Mapping | None:
+        """The mapped file that has this offset; None: it is not there, maybe not any more."""
+        found = self._window(physical)
+        if found is None and physical >= self.first:
+            self.refresh()
+            found = self._window(physical)
+        return found
+
+    def _window(self, physical: int) -> Mapping | None:
+        segment = segment_at(self.segments, physical)
+        mapping = None if segment is None else self._mappings.get(segment)
+        return mapping if mapping is not None and physical < mapping.end else None
+
+    def next_file(self, physical: int) -> int | None:
+        """Where the first file behind this offset begins."""
+        return next_base(self.segments, physical)
+
+    def begins(self, physical: int) -> bool:
+        """Whether something is written there."""
+        mapping = self.window(physical)
+        if mapping is None:
+            return False
+        place = physical - mapping.base
+        return walk(mapping.window, place, place + 1, base=mapping.base)[2] is not End.UNWRITTEN
+
+    def newest(self) -> int:
+        """Where the last file begins that has something in it."""
+        bases = [segment.base for segment in reversed(self.segments)]
+        return next((base for base in bases if self.begins(base)), self.first)
+
+    def end(self, physical: int) -> int:
+        """Where the row of whole records ends that begins at `physical`, a record's place."""
+        at = physical
+        while (mapping := self.window(at)) is not None:
+            _, place, why = walk(
+                mapping.window,
+                at - mapping.base,
+                len(mapping.window),
+                base=mapping.base,
+                bytes_max=WALK_BYTES,
+            )
+            mapping.passed(place)
+            at = mapping.end if why is End.BLANK else mapping.base + place
+            if why not in (End.BLANK, End.LIMIT):
+                break
+        return at

@@ -1,0 +1,89 @@
+"""The records of a log one behind the other, as they were stored: for audits and for exports without order.
+
+What is no record is told and passed over, never believed. One thread, that of the Log.
+"""
+
+from collections.abc import Callable, Iterator
+
+from firearrow._native.bulk.spans import End, Spans, find, walk
+from firearrow.spark_tools.offline.log import Log
+from firearrow.spark_tools.offline.mappings import Mapping
+
+Torn = Callable[[int, int, str], None]
+"""Told of physical offsets [start, end) that hold no record that can be read, and why."""
+
+
+class LogWalk:
+    """One walk over [start, end) of physical offsets, `end` None: as far as something was written.
+
+    `start` is the place of a record (`boundary`). It ends where nothing was written, unless a later file has something.
+    Behind bytes that are no record it goes on at the next bytes that are one and know their own place.
+    """
+
+    def __init__(self, log: Log, start: int, end: int | None, torn: Torn, *, check_crc: bool) -> None:
+        self._log = log
+        self._at = start
+        self._end = end
+        self._torn = torn
+        self._check_crc = check_crc
+        self._over = False
+
+    def spans(self, bytes_max: int) -> Iterator[Spans]:
+        """Each about `bytes_max` at most."""
+        while not self._over and (self._end is None or self._at < self._end):
+            mapping = self._log.window(self._at)
+            if mapping is None:
+                self._pass_hole("no file of the log has them")
+                continue
+            stop = len(mapping.window) if self._end is None else min(mapping.end, self._end) - mapping.base
+            place = self._at - mapping.base
+            found, behind, why = walk(
+                mapping.window, place, stop, base=mapping.base, check_crc=self._check_crc, bytes_max=bytes_max
+            )
+            if len(found):
+                last = len(found) - 1
+                place = found.position(last) + found.size(last)
+                yield found
+            mapping.passed(behind)
+            self._go_on(mapping, place, behind, stop, why)
+
+    def _go_on(self, mapping: Mapping, place: int, behind: int, stop: int, why: End) -> None:
+        """From where the last good record ended, `place`, and the walk, `behind`."""
+        self._at = mapping.base + behind
+        if why is End.BLANK:
+            self._at = mapping.end
+        elif why is End.BAD_CRC:
+            self._torn(mapping.base + place, self._at, "the body of a record does not have its CRC")
+        elif why is End.UNWRITTEN:
+            self._pass_hole("nothing was written there, but behind")
+        elif why is End.TORN:
+            found = find(mapping.window, place + 1, stop, base=mapping.base)
+            self._at = mapping.base + (stop if found < 0 else found)
+            self._torn(mapping.base + place, self._at, "bytes that are no record")
+
+    def _pass_hole(self, why: str) -> None:
+        """To the next file, if it has something; otherwise this is the end."""
+        following = self._log.next_file(self._at)
+        if following is None or not self._log.begins(following):
+            self._over = True
+            return
+        if self._end is not None:
+            following = min(following, self._end)
+        self._torn(self._at, following, why)
+        self._at = following
+
+
+def boundary(log: Log, physical: int) -> int | None:
+    """The place of the first record at `physical` or behind; None if there is none. For splitting a log into parts."""
+    at = physical
+    while True:
+        mapping = log.window(at)
+        if mapping is not None:
+            found = find(mapping.window, at - mapping.base, len(mapping.window), base=mapping.base)
+            mapping.passed(len(mapping.window) if found < 0 else found)
+            if found >= 0:
+                return mapping.base + found
+        following = log.next_file(at)
+        if following is None:
+            return None
+        at = following

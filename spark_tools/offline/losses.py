@@ -1,0 +1,30 @@
+"""Losses: what of one queue was asked for and is not there, told in ranges as long as they are. One thread."""
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.origin import Lost, QueueRange
+
+
+class Losses:
+    """Neighbours are told as one, with the reason of the first. What `lost` raises goes through."""
+
+    def __init__(self, queue: MessageQueue, lost: Lost) -> None:
+        self._queue = queue
+        self._lost = lost
+        self._start = self._end = 0
+        self._why = ""
+
+    def add(self, start: int, end: int, why: str) -> None:
+        """Queue offsets [start, end), behind what was added before; nothing if the range is empty."""
+        if end <= start:
+            return
+        if self._end > self._start and (start != self._end or why != self._why):
+            self.tell()
+        if self._end <= self._start:
+            self._start, self._why = start, why
+        self._end = end
+
+    def tell(self) -> None:
+        """What waits, if anything does."""
+        start, end, self._start = self._start, self._end, self._end
+        if end > start:
+            self._lost(QueueRange(self._queue, start, end), self._why)

@@ -1,0 +1,118 @@
+"""One queue of one store: its entries and the records that they show. Offsets are queue offsets, ends exclusive.
+
+What may be read (`reading.py`) starts at the first entry whose record is still in the log and ends behind the last
+entry whose record lies whole in it: entries behind the log's end are what a power failure left. One thread.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Self
+
+import numpy as np
+
+from firearrow._native.bulk.spans import Spans, from_entries
+from firearrow._native.store.record import RecordError
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.offline.entries import ENTRY, FIELDS, PRE_BLANK_SIZE, Entries, Entry
+from firearrow.spark_tools.offline.log import Log
+
+LIGHT_PREFIX = "%LMQ%"
+ENTRIES_AT_ONCE = 16384
+ENTRIES_SUMMED = 1 << 20
+"""Of a longer range only as many entries are added up, evenly spread."""
+
+
+class StoredQueue:
+    """`log_end()` is where the store's log ends; asked only if the queue's last record is not whole."""
+
+    def __init__(self, queue: MessageQueue, folder: str, log: Log, log_end: Callable[[], int]) -> None:
+        self.queue = queue
+        self.entries = Entries(folder)
+        self.log = log
+        self._end_of_log = log_end
+        self.light = queue.topic.startswith(LIGHT_PREFIX)
+        self.of = None if self.light else (queue.topic, queue.queue_id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.entries.close()
+
+    # ---- what there is ----
+
+    def bounds(self) -> tuple[int, int]:
+        """First offset that is there, and the end, at this moment."""
+        self.entries.refresh()
+        first, end = self.entries.first, self.entries.end()
+        first = self._first(first, end)
+        return first, self._whole_end(first, end)
+
+    def last_whole(self) -> int:
+        """The physical end of the last record that is whole; 0 if there is none."""
+        self.entries.refresh()
+        end = self.entries.end()
+        first = self._first(self.entries.first, end)
+        last = bisect_left(range(first, end), True, key=lambda number: self._record(number) is None)
+        entry = self.entries.at(first + last - 1) if last else None
+        return 0 if entry is None else entry.end
+
+    def _first(self, first: int, end: int) -> int:
+        low = self.log.first
+
+        def is_there(number: int) -> bool:
+            entry = self.entries.at(number)
+            return entry is not None and not entry.is_blank and entry.physical >= low
+
+        if first == end or is_there(first):
+            return first
+        return first + bisect_left(range(first, end), True, key=is_there)
+
+    def _whole_end(self, first: int, end: int) -> int:
+        if end <= first or self._record(end - 1) is not None:
+            return end
+        log_end = self._end_of_log()
+
+        def is_behind(number: int) -> bool:
+            entry = self.entries.at(number)
+            return entry is not None and entry.end > log_end
+
+        return first + bisect_left(range(first, end), True, key=is_behind)
+
+    def _record(self, number: int) -> Spans | None:
+        """The record of one entry; None if there is none."""
+        data = self.entries.read(number, number + 1)
+        mapping = self.log.window(Entry(*ENTRY.unpack(data)).physical) if data else None
+        if mapping is None:
+            return None
+        try:
+            return from_entries(
+                mapping.window, data, base=mapping.base, first=number, queue=self.of, light=self.light
+            )[0]
+        except RecordError:
+            return None
+
+    def offset_at(self, ms: int) -> int:
+        """The first offset stored at `ms` or later; the end if there is none. Records that are gone count as older."""
+        first, end = self.bounds()
+
+        def is_later(number: int) -> bool:
+            record = self._record(number)
+            return record is not None and record.store_ms(0) >= ms
+
+        return first + bisect_left(range(first, end), True, key=is_later)
+
+    def bytes_of(self, start: int, end: int) -> int:
+        """Log bytes of [start, end); of very long ranges an estimate."""
+        self.entries.refresh()
+        start, end = max(start, self.entries.first), min(end, self.entries.end())
+        count = end - start
+        step = max(ENTRIES_AT_ONCE, count * ENTRIES_AT_ONCE // ENTRIES_SUMMED)
+        summed = seen = 0
+        for at in range(start, end, step):
+            stop = min(end, at + ENTRIES_AT_ONCE)
+            for _, rows in self.entries.runs(at, stop, ENTRIES_AT_ONCE):
+                sizes = np.frombuffer(rows, FIELDS)["size"]
+                summed += int(sizes[(sizes > 0) & (sizes < PRE_BLANK_SIZE)].sum(dtype=np.int64))
+            seen += stop - at
+        return summed * count // seen if seen else 0

@@ -1,0 +1,129 @@
+"""StoreReader: one or several stores as one place to read from. Writes nothing, locks nothing. One thread."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Self
+
+from firearrow._native.bulk.spans import Spans
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.errors import OptionWrong, TopicMissing
+from firearrow.spark_tools.offline.log_walk import LogWalk, Torn, boundary
+from firearrow.spark_tools.offline.mappings import Mapping, Mappings
+from firearrow.spark_tools.offline.reading import Reading
+from firearrow.spark_tools.offline.rolled import Segment, missing
+from firearrow.spark_tools.offline.store import Store
+from firearrow.spark_tools.origin import Lost, QueueRange
+
+
+class StoreReader:
+    """A `Reader` (origin.py) over `(name, folder)` of stores, and their logs for who reads those."""
+
+    def __init__(self, folders: Iterable[tuple[str, str]]) -> None:
+        self._mappings = Mappings()
+        self._stores = {name: Store(name, folder, self._mappings) for name, folder in folders}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._mappings.close()
+
+    @property
+    def brokers(self) -> list[str]:
+        """Names of the stores."""
+        return list(self._stores)
+
+    # ---- queues ----
+
+    def topics(self) -> list[str]:
+        return sorted({topic for store in self._stores.values() for topic in store.topics()})
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """Of all stores that have the topic. TopicMissing, StoreUnreadable."""
+        found: list[MessageQueue] = []
+        absent: TopicMissing | None = None
+        for store in self._stores.values():
+            try:
+                found += store.queues(topic)
+            except TopicMissing as error:
+                absent = error
+        if not found and absent is not None:
+            raise absent
+        return sorted(found)
+
+    def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+        """As they are now: records that are whole in the log, each queue at its own moment."""
+        for name in {queue.broker_name for queue in queues}:
+            self._store(name).log.refresh()
+        return {queue: self._bounds(queue) for queue in queues}
+
+    def _bounds(self, queue: MessageQueue) -> tuple[int, int]:
+        with self._store(queue.broker_name).queue(queue) as stored:
+            return stored.bounds()
+
+    def offset_at(self, queue: MessageQueue, ms: int) -> int:
+        with self._store(queue.broker_name).queue(queue) as stored:
+            return stored.offset_at(ms)
+
+    def bytes_of(self, part: QueueRange) -> int:
+        with self._store(part.queue.broker_name).queue(part.queue) as stored:
+            return stored.bytes_of(part.start, part.end)
+
+    def read(self, part: QueueRange, choice: Choice, lost: Lost, *, bytes_max: int) -> Iterator[Spans]:
+        with self._store(part.queue.broker_name).queue(part.queue) as stored:
+            yield from Reading(stored, choice, lost, bytes_max).spans(part.start, part.end)
+
+    def groups(self) -> dict[str, dict[MessageQueue, int]]:
+        """As last saved by the brokers: behind by some seconds where they run."""
+        found: dict[str, dict[MessageQueue, int]] = {}
+        for store in self._stores.values():
+            for group, queue, queue_offset in store.groups():
+                found.setdefault(group, {})[queue] = queue_offset
+        return found
+
+    # ---- logs ----
+
+    def root(self, broker: str) -> str:
+        """The folder of a store."""
+        return self._store(broker).root
+
+    def segments(self, broker: str) -> list[Segment]:
+        """Files of the log in order, as they are now."""
+        log = self._store(broker).log
+        log.refresh()
+        return list(log.segments)
+
+    def missing(self, broker: str) -> list[tuple[int, int]]:
+        """Physical offsets [start, end) within the log that no file has."""
+        return missing(self.segments(broker))
+
+    def window(self, segment: Segment) -> Mapping | None:
+        """The file mapped, read-only; None if it is gone. Valid for as long as it is held."""
+        return self._mappings.get(segment)
+
+    def log_end(self, broker: str) -> int:
+        """Physical offset behind the last whole record."""
+        return self._store(broker).log_end()
+
+    def boundary(self, broker: str, physical: int) -> int | None:
+        """Place of the first record at `physical` or behind; None: there is none."""
+        return boundary(self._store(broker).log, physical)
+
+    def read_log(
+        self,
+        broker: str,
+        start: int,
+        end: int | None,
+        torn: Torn,
+        *,
+        check_crc: bool = False,
+        bytes_max: int = 8 << 20,
+    ) -> Iterator[Spans]:
+        """Records that begin in [start, end) of the log, see LogWalk."""
+        yield from LogWalk(self._store(broker).log, start, end, torn, check_crc=check_crc).spans(bytes_max)
+
+    def _store(self, broker: str) -> Store:
+        store = self._stores.get(broker)
+        if store is None:
+            raise OptionWrong(f"path: no store is called {broker!r}, there are {', '.join(self._stores)}")
+        return store

@@ -1,0 +1,86 @@
+"""Reading: one pass over a range of a stored queue. The entries say where the records lie; tags are refused on them.
+
+What an entry promises and the log does not hold is told as lost, whether a file is gone or its bytes are others. Files
+that a broker deletes meanwhile stay readable where they are mapped already. One thread, that of the queue's store.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from firearrow._native.bulk.spans import Spans, from_entries
+from firearrow._native.store.record import RecordError
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.offline.entries import ENTRY, FIELDS, Entry
+from firearrow.spark_tools.offline.losses import Losses
+from firearrow.spark_tools.offline.mappings import Mapping
+from firearrow.spark_tools.offline.queue import ENTRIES_AT_ONCE, StoredQueue
+from firearrow.spark_tools.origin import Lost
+from firearrow.spark_tools.predicate import Predicate
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+"""Its entries hold the time of delivery where others hold the tag."""
+
+
+class Reading:
+    """`bytes_max`: about so many bytes of records at once. OptionWrong: the choice's expression is none."""
+
+    def __init__(self, queue: StoredQueue, choice: Choice, lost: Lost, bytes_max: int) -> None:
+        self._queue = queue
+        self._predicate = Predicate(choice)
+        self._tags = None if queue.queue.topic == SCHEDULE_TOPIC else choice.tag_codes()
+        self._losses = Losses(queue.queue, lost)
+        self._bytes_max = max(1, bytes_max)
+
+    def spans(self, start: int, end: int) -> Iterator[Spans]:
+        """What is chosen of queue offsets [start, end), in order."""
+        first, last = self._queue.bounds()
+        losses, entries = self._losses, self._queue.entries
+        losses.add(start, min(first, end), "they are not in the store any more")
+        losses.add(max(last, start), end, "the store ends before them")
+        losses.tell()
+        at, end = max(start, first), min(end, last)
+        for number, rows in entries.runs(at, end, ENTRIES_AT_ONCE):
+            losses.add(at, number, f"no file in {entries.folder} has their entries")
+            for mapping, spans in self._run(number, rows):
+                kept = self._predicate.keep(spans)
+                if len(kept):
+                    losses.tell()
+                    yield kept
+                mapping.passed(spans.position(len(spans) - 1))
+            at = number + len(rows) // ENTRY.size
+        losses.add(at, end, f"no file in {entries.folder} has their entries")
+        losses.tell()
+
+    def _run(self, number: int, rows: bytes) -> Iterator[tuple[Mapping, Spans]]:
+        """The records of entries, the first of which is `number`, and what they lie in."""
+        done, count, view, log = 0, len(rows) // ENTRY.size, memoryview(rows), self._queue.log
+        while done < count:
+            mapping = log.window(Entry(*ENTRY.unpack_from(rows, done * ENTRY.size)).physical)
+            if mapping is None:
+                behind = self._behind_hole(rows, done)
+                self._losses.add(number + done, number + behind, f"no file in {log.folder} has them")
+                done = behind
+                continue
+            try:
+                spans, used = from_entries(
+                    mapping.window, view[done * ENTRY.size :], base=mapping.base, first=number + done,
+                    tags=self._tags, bytes_max=self._bytes_max, queue=self._queue.of, light=self._queue.light,
+                )  # fmt: skip
+            except RecordError:
+                why = f"their entries in {self._queue.entries.folder} show no record of theirs"
+                self._losses.add(number + done, number + done + 1, why)
+                done += 1
+                continue
+            done += used
+            if len(spans):
+                yield mapping, spans
+
+    def _behind_hole(self, rows: bytes, done: int) -> int:
+        """The next entry whose record may lie in another file than that of entry `done`, which is not there."""
+        physicals = np.frombuffer(rows, FIELDS)["physical"][done:]
+        hole_end = self._queue.log.next_file(int(physicals[0]))
+        outside = physicals < physicals[0]
+        if hole_end is not None:
+            outside |= physicals >= hole_end
+        return done + (int(outside.argmax()) if outside.any() else len(outside))

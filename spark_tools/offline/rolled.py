@@ -1,0 +1,73 @@
+"""The files of a rolled folder: one behind the other, each named by the position of its first byte.
+
+A listing is a moment: while a broker runs, files are made behind it and deleted before it. Reads names and sizes only.
+"""
+
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from firearrow.spark_tools.errors import StoreUnreadable
+
+FILE_NAME = re.compile(r"[0-9]{20}")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file. `base`: position of its first byte; `length` as it is on disk, bytes."""
+
+    path: str
+    base: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.length
+
+
+def rolled_files(folder: str) -> list[Segment]:
+    """In their order, without files that are empty yet; none if there is no such folder. StoreUnreadable."""
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    continue
+                if not FILE_NAME.fullmatch(entry.name):
+                    raise StoreUnreadable(f"{entry.path} is no file of a store: move it away")
+                length = _length(entry)
+                if length > 0:
+                    found.append(Segment(entry.path, int(entry.name), length))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreUnreadable(f"{folder} cannot be listed: {error.strerror}") from None
+    return sorted(found, key=lambda segment: segment.base)
+
+
+def _length(entry: "os.DirEntry[str]") -> int:
+    try:
+        return entry.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def segment_at(segments: Sequence[Segment], position: int) -> Segment | None:
+    """The one that has the position."""
+    number = bisect_right(segments, position, key=lambda segment: segment.base) - 1
+    return segments[number] if number >= 0 and position < segments[number].end else None
+
+
+def next_base(segments: Sequence[Segment], position: int) -> int | None:
+    """Where the first file behind the position begins."""
+    number = bisect_right(segments, position, key=lambda segment: segment.base)
+    return segments[number].base if number < len(segments) else None
+
+
+def missing(segments: Sequence[Segment]) -> list[tuple[int, int]]:
+    """Positions [start, end) between the first and the last file that no file has."""
+    pairs = pairwise(segments)
+    return [(before.end, after.base) for before, after in pairs if before.end < after.base]

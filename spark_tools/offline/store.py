@@ -1,0 +1,99 @@
+"""Store: one broker's folder, FireArrow's or Apache's: topics, queues, groups and the log. Read only, one thread."""
+
+import os
+from collections.abc import Iterator
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import StoreUnreadable, TopicMissing
+from firearrow.spark_tools.offline.config import QUEUE_ID, group_offsets, topic_queues
+from firearrow.spark_tools.offline.log import Log
+from firearrow.spark_tools.offline.mappings import Mappings
+from firearrow.spark_tools.offline.queue import StoredQueue
+from firearrow.spark_tools.offline.rolled import FILE_NAME
+
+
+class Store:
+    """`name` stands as broker name in its queues. StoreUnreadable: `root` is no store that can be read."""
+
+    def __init__(self, name: str, root: str, mappings: Mappings) -> None:
+        self.name = name
+        self.root = root
+        _check(root)
+        self._queues = os.path.join(root, "consumequeue")
+        self._batches = os.path.join(root, "batchconsumequeue")
+        self.log = Log(os.path.join(root, "commitlog"), mappings)
+
+    def topics(self) -> set[str]:
+        """All that are declared or have a queue."""
+        return {*topic_queues(self.root), *_folders(self._queues), *_folders(self._batches)}
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """Those that are declared or have files, sorted. TopicMissing; StoreUnreadable: it is a topic of batches."""
+        if topic in _folders(self._batches):
+            raise StoreUnreadable(
+                f"{topic} in {self.root} is kept in a queue of batches (queue.type=BatchCQ), which cannot be read "
+                "from files: read it from its broker, by nameServer"
+            )
+        declared = topic_queues(self.root).get(topic)
+        if declared is None and topic not in _folders(self._queues):
+            raise TopicMissing(f"{self.root} has no topic {topic!r}")
+        numbers = set(range(declared or 0)).union(self._numbers(topic))
+        return [MessageQueue(topic, self.name, number) for number in sorted(numbers)]
+
+    def queue(self, queue: MessageQueue) -> StoredQueue:
+        """To be closed by who asks."""
+        return StoredQueue(queue, self._folder(queue.topic, str(queue.queue_id)), self.log, self.log_end)
+
+    def groups(self) -> Iterator[tuple[str, MessageQueue, int]]:
+        """Group, queue and the next offset that the group consumes there."""
+        for (group, topic), queues in group_offsets(self.root).items():
+            for number, queue_offset in queues.items():
+                yield group, MessageQueue(topic, self.name, number), queue_offset
+
+    def log_end(self) -> int:
+        """Physical offset behind the last whole record. The queues say where to look, so little is walked."""
+        self.log.refresh()
+        known = self.log.newest()
+        for topic in _folders(self._queues):
+            for number in self._numbers(topic):
+                with self.queue(MessageQueue(topic, self.name, number)) as queue:
+                    known = max(known, queue.last_whole())
+        return self.log.end(known)
+
+    def _numbers(self, topic: str) -> list[int]:
+        return [int(name) for name in _folders(self._folder(topic)) if QUEUE_ID.fullmatch(name)]
+
+    def _folder(self, *names: str) -> str:
+        """Below `consumequeue`. TopicMissing: no topic has a name that leads elsewhere."""
+        if any(os.sep in name or "\0" in name or name in ("", os.curdir, os.pardir) for name in names):
+            raise TopicMissing(f"{names[0]!r} is no name of a topic")
+        return os.path.join(self._queues, *names)
+
+
+def _folders(path: str) -> list[str]:
+    """Names of the folders in a folder, sorted; none if it is not there. StoreUnreadable."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise StoreUnreadable(f"{path} cannot be listed: {error.strerror}") from None
+
+
+def _check(root: str) -> None:
+    if not os.path.isdir(root):
+        raise StoreUnreadable(f"{root} is no folder: name the folder that a broker has as its store")
+    if not os.path.isdir(os.path.join(root, "commitlog")):
+        if any(FILE_NAME.fullmatch(name) for name in os.listdir(root)):
+            raise StoreUnreadable(f"{root} is a part of a store: name the folder above it")
+        raise StoreUnreadable(
+            f"{root} is no store, it has no commitlog: if storePathCommitLog puts that elsewhere, name a folder that "
+            "has links called commitlog, consumequeue and config to the three"
+        )
+    in_rocksdb = os.path.isdir(os.path.join(root, "consumequeue_r"))
+    if in_rocksdb and not _folders(os.path.join(root, "consumequeue")):
+        raise StoreUnreadable(
+            f"{root} keeps its queues in RocksDB (consumequeue_r), which cannot be read from files: "
+            "read it from its broker, by nameServer"
+        )

@@ -1,0 +1,65 @@
+"""Predicate: a Choice at work on records. First what is compared natively, then SQL92 on the properties that it names.
+
+Made where it is used, in the thread that uses it; keeps nothing of what it sees.
+"""
+
+from firearrow._native.bulk.spans import Spans
+from firearrow._native.store.properties import property_values
+from firearrow.broker.filters.expressions import Expression, Property
+from firearrow.broker.filters.parser import parse
+from firearrow.broker.filters.tokens import ExpressionWrong
+from firearrow.broker.filters.values import Incomparable
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.errors import OptionWrong
+
+SQL_CHARS_MAX = 64 << 10
+
+
+class Predicate:
+    """OptionWrong when made: the choice's expression is none."""
+
+    def __init__(self, choice: Choice) -> None:
+        self._selection = choice.selection()
+        self._filter = None if choice.sql is None else _Filter(choice.sql)
+        self.everything = self._selection.everything and self._filter is None
+        """`keep` gives back what it gets."""
+
+    def keep(self, spans: Spans) -> Spans:
+        """The wanted ones, in their order, on the same window. RecordError: bytes have changed meanwhile."""
+        kept = self._selection.keep(spans)
+        if self._filter is None:
+            return kept
+        accepts = self._filter.accepts
+        return kept.take([index for index in range(len(kept)) if accepts(kept.record(index))])
+
+
+class _Filter:
+    """As brokers do it: only True is a match; unknown is none, nor is a comparison that cannot be made."""
+
+    def __init__(self, sql: str) -> None:
+        if len(sql) > SQL_CHARS_MAX:
+            raise OptionWrong(f"sql: an expression of {len(sql)} characters, at most {SQL_CHARS_MAX}")
+        try:
+            expression = parse(sql)
+        except ExpressionWrong as wrong:
+            raise OptionWrong(f"sql: {sql!r} is no SQL92 filter: {wrong}") from None
+        self._evaluate = expression.evaluate
+        self._names = {name.encode(): name for name in _names(expression)}
+
+    def accepts(self, record: memoryview) -> bool:
+        try:
+            return self._evaluate(property_values(record, self._names)) is True
+        except Incomparable:
+            return False
+
+
+def _names(expression: Expression) -> set[str]:
+    """Properties that are read."""
+    found: set[str] = set()
+    waiting = [expression]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Property):
+            found.add(node.name)
+        waiting.extend(node.parts)
+    return found
