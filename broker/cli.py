@@ -90,6 +90,17 @@ def namesrv(
     _run(lambda loop: NameServerApp(loop, address).run())
 
 
+@cli.command(
+    add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def spark(context: typer.Context) -> None:
+    """Jobs over the log with Apache Spark: replay, redrive, export, import, copy, audit."""
+    from importlib import import_module  # noqa: PLC0415
+
+    commands = import_module("firearrow.spark_tools.commands")  # by name: nothing of it belongs to a broker
+    raise typer.Exit(commands.main(context.args))
+
+
 def main() -> None:
     cli()
 

@@ -4,10 +4,11 @@ Each group is a dataclass whose fields are Typer's parameters; `program.spread` 
 and checks: nothing is opened but a file of keys.
 """
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -23,6 +24,7 @@ from firearrow.spark_tools.plan.times import parse_time
 from firearrow.spark_tools.plan.values import key_set, names, pattern, plain, tag_set
 
 RATE_MAX = 1e12
+SECRET = re.compile(r"(?i)((?:secret|token|password)[^=]*=).*")
 
 Option = typer.Option
 T = TypeVar("T")
@@ -206,3 +208,17 @@ def target(name_server: str, settings: Sequence[str] | None, option: str) -> Tar
             raise OptionWrong(f"{option}: {text!r}; KEY=VALUE is wanted")
         pairs[key] = value
     return Target.of(pairs)
+
+
+def as_text(group: Any) -> dict[str, Any]:  # noqa: ANN401 (a dataclass instance has no type of its own)
+    """The arguments of a group that are given, as a report shows them: secrets masked."""
+    values = {field.name: getattr(group, field.name) for field in fields(group)}
+    return {name: _shown(value) for name, value in values.items() if value is not None}
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list):
+        return [SECRET.sub(r"\1…", text) for text in value]
+    return value

@@ -1,7 +1,8 @@
 """Forwarding: a task's slices from their source to a cluster, in the worker: records → batches → socket.
 
-One batch of a target queue is on the way while the next is encoded. A slice's mark moves only over what the target has
-acknowledged, so that whatever happens a message is sent at least once. Nothing is written at the source. One thread.
+The next batches are encoded while one of a target queue is on the way; the Sender keeps their order. A slice's mark
+moves only over what the target has acknowledged: whatever happens, a message is sent at least once. Nothing is written
+at the source. One thread.
 """
 
 import time
@@ -29,7 +30,7 @@ READ_BYTES = 8 << 20
 BATCH_BYTES = 1 << 20
 MARK_S = 0.5
 WAITING_MAX = 4
-"""Batches of an unordered slice on the way at a time."""
+"""Batches that are on the way, or wait for the one before them to the same queue."""
 NAMED_MAX = 1000
 """Messages without a target that a slice names in the report."""
 
@@ -100,7 +101,6 @@ class Passage:
         self._buckets = buckets
         self._edits = Edits(of.drop, {}, (of.job, queue.broker_name) if of.provenance else None)
         self._route = of.routing.route(queue, cache(partial(writable, sender)))
-        self._waiting_max = 0 if of.routing.in_order else WAITING_MAX - 1
         self._waiting: deque[Step] = deque()
         self._marked_at = time.monotonic()
 
@@ -132,7 +132,7 @@ class Passage:
             first = batch.next
             self._buckets[0].take(batch.count)
             self._buckets[1].take(len(batch.body))
-            self.settle(until=self._waiting_max)
+            self.settle(until=WAITING_MAX - 1)
             pending = self._sender.send_batch(
                 queue, batch.body, batch.count, sys_flag=batch.sys_flag, born_ms=batch.born_ms
             )

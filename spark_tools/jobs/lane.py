@@ -6,7 +6,7 @@ which goes on behind its marks. Driver: one thread, and one that paints.
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -94,7 +94,7 @@ class Working:
     work: Work
     marks: Marks
 
-    def __call__(self, tasks: Iterator[Sequence[Slice]]) -> Iterator[Refused]:
+    def __call__(self, tasks: Iterable[Sequence[Slice]]) -> Iterator[Refused]:
         for slices in tasks:
             try:
                 self.work(slices, self.marks)

@@ -5,19 +5,17 @@
 
 import hashlib
 import inspect
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import wraps
-from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
 import typer
 from rich.console import Console
 
 from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
-from firearrow.spark_tools.jobs.arguments import SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.arguments import SourceArguments, as_text
 from firearrow.spark_tools.jobs.report import Report
 
 FAILED = 1
@@ -25,7 +23,6 @@ WRONG_USAGE = 2
 INTERRUPTED = 130
 NOT_DIGESTED = frozenset({"rate", "bytes_rate", "timeout_s", "create_topics", "settings", "target_settings"})
 """Arguments that may change from one run to the next, and the job remains the same."""
-SECRET = re.compile(r"(?i)((?:secret|token|password)[^=]*=).*")
 
 
 def program() -> typer.Typer:
@@ -62,7 +59,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     parameters += [
         _parameter(name, kind, own[name].default) for name, kind in hints.items() if name not in groups
     ]
-    del spreading.__wrapped__  # type: ignore[attr-defined]
+    del spreading.__wrapped__
     spreading.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     spreading.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return spreading
@@ -80,30 +77,14 @@ def finish(report: Report) -> None:
         raise typer.Exit(FAILED)
 
 
-def as_digested(
-    source: SourceArguments, sending: TargetArguments | None = None, **own: object
-) -> Mapping[str, Any]:
-    """What makes it another job if it changes: arguments as a report shows them, secrets masked."""
-    found: dict[str, Any] = {**_given(source), **(_given(sending) if sending is not None else {}), **own}
+def as_digested(source: SourceArguments, *groups: object, **own: object) -> Mapping[str, Any]:
+    """What makes it another job if it changes, as a report shows it. `groups`: dataclasses of arguments."""
+    given = {name: value for group in (source, *groups) for name, value in as_text(group).items()}
+    found: dict[str, Any] = {name: value for name, value in given.items() if name not in NOT_DIGESTED} | own
     if source.keys_file is not None:
         keys = "\n".join(sorted(source.choice().keys))
         found["keys_file_content"] = hashlib.sha256(keys.encode()).hexdigest()[:16]
     return found
-
-
-def _given(group: SourceArguments | TargetArguments) -> dict[str, Any]:
-    values = {
-        field.name: getattr(group, field.name) for field in fields(group) if field.name not in NOT_DIGESTED
-    }
-    return {name: _shown(value) for name, value in values.items() if value is not None}
-
-
-def _shown(value: object) -> object:
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, list):
-        return [SECRET.sub(r"\1…", text) for text in value]
-    return value
 
 
 def _parameters(group: type[Any]) -> list[inspect.Parameter]:

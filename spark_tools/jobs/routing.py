@@ -27,7 +27,9 @@ class Route(Protocol):
 class Routing(Protocol):
     """Picklable."""
 
-    in_order: bool
+    @property
+    def in_order(self) -> bool:
+        """All of a source queue must be forwarded by one task."""
 
     def route(self, queue: MessageQueue, queues: Queues) -> Route:
         """For messages of that source queue; `queues` are the target's of a topic, TopicMissing."""

@@ -21,7 +21,7 @@ from firearrow._native.bulk.batches import (
     REPLAY_QUEUE,
     REPLAY_TOPIC,
 )
-from firearrow._native.bulk.columns import Rows
+from firearrow._native.bulk.columns import Columns
 from firearrow._native.bulk.spans import Spans
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.columns import record_batches
@@ -90,7 +90,7 @@ def stored(target: Reader, places: dict[str, list[int]], lost: NamedLosses) -> I
 
 
 def own_offsets(spans: Spans) -> Pairs:
-    rows = Rows(spans)
+    rows = Columns(spans)
     return np.frombuffer(rows.numbers("queueOffset"), np.int64), np.frombuffer(
         rows.numbers("bodyCrc"), np.int32
     )
@@ -98,7 +98,7 @@ def own_offsets(spans: Spans) -> Pairs:
 
 def brought_offsets(spans: Spans, job: str, part: QueueRange) -> Pairs:
     """Of those that the job brought from the part's queue."""
-    rows = Rows(spans)
+    rows = Columns(spans)
     queue = part.queue
     ours = np.ones(len(rows), np.bool_)
     brought = {
@@ -112,7 +112,7 @@ def brought_offsets(spans: Spans, job: str, part: QueueRange) -> Pairs:
     return offsets, np.frombuffer(rows.numbers("bodyCrc"), np.int32)[ours]
 
 
-def values(rows: Rows, name: str) -> pa.Array:
+def values(rows: Columns, name: str) -> pa.Array:
     """A property of each record, as text."""
     return pa.Array.from_buffers(
         pa.string(), len(rows), [pa.py_buffer(each) for each in rows.value(name.encode())]

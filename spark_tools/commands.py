@@ -1,0 +1,125 @@
+"""`firearrow spark NAME …`: the jobs by name. Checks a job's arguments before a JVM is started for it.
+
+Imported only when `spark` is asked for.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from firearrow.spark_tools import submit
+from firearrow.spark_tools.errors import SparkToolsError
+from firearrow.spark_tools.submit import CannotSubmit
+
+FAILED = 1
+WRONG_USAGE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    module: str
+    """In firearrow.spark_tools.jobs; has the Typer program `cli`."""
+    line: str
+
+    @property
+    def file(self) -> Path:
+        return Path(__file__).parent / "jobs" / f"{self.module}.py"
+
+
+JOBS = {
+    "replay": Job("replay", "Send messages of stores or of a live cluster again."),
+    "redrive": Job("redrive", "Send dead letters back to the topics they came from."),
+    "export": Job("export", "Write messages to Parquet files."),
+    "import": Job("import_", "Send messages from Parquet files."),
+    "copy": Job("copy", "Copy topics between clusters, continuously."),
+    "audit": Job("audit", "Check stores in bulk: records, queues, index; count what is in them."),
+}
+PACK_LINE = "Make the archive that carries FireArrow to executors which lack it."
+packing = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@packing.command(help=PACK_LINE)
+def pack(file: Annotated[Path, typer.Argument(help="The archive, e.g. firearrow.tar.gz")]) -> None:
+    from firearrow.spark_tools import pack as archive  # noqa: PLC0415 (seldom wanted)
+
+    packed = archive.pack(file)
+    print(f"{packed.path}: {packed.files} files, {packed.bytes / 1e6:.1f} MB; give spark-submit:")
+    print(" ".join(packed.arguments()))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code; not back at all if a job was submitted."""
+    try:
+        given = submit.split(arguments)
+        if not given.rest or given.rest[0] in ("--help", "-h"):
+            print(usage())
+            return 0 if given.rest else WRONG_USAGE
+        name, *rest = given.rest
+        if name == "pack":
+            return parsed(packing, name, rest, run=True) or 0
+        job = JOBS.get(name)
+        if job is None:
+            raise CannotSubmit(_unknown(name))
+        return _submit(job, name, given.spark, rest)
+    except SparkToolsError as error:
+        print(f"firearrow spark: {error}", file=sys.stderr)
+        return WRONG_USAGE if isinstance(error, CannotSubmit) else FAILED
+
+
+def usage() -> str:
+    lines = {name: job.line for name, job in JOBS.items()} | {"pack": PACK_LINE}
+    width = max(map(len, lines))
+    return "\n".join(
+        [
+            "Usage: firearrow spark [OPTIONS OF spark-submit] NAME [OPTIONS]",
+            "",
+            "  Jobs over the log with Apache Spark. Options of spark-submit may stand anywhere:",
+            "  --master (default local[*]), --conf, --driver-memory, --archives, …",
+            "",
+            "Jobs, each with a --help of its own:",
+            *(f"  {name:{width}}  {line}" for name, line in lines.items()),
+        ]
+    )
+
+
+def parsed(program: typer.Typer, name: str, arguments: Sequence[str], *, run: bool) -> int | None:
+    """The exit code of a program that ended: by an error, by --help, or with `run` by its end. None: it would run."""
+    command = typer.main.get_command(program)
+    reached: list[bool] = []
+    if not run:
+        command.callback = _reaching(reached)
+    try:
+        command.main(list(arguments), prog_name=f"firearrow spark {name}")
+    except SystemExit as end:
+        return None if reached else _code(end.code)
+    return None if reached else 0
+
+
+def _reaching(reached: list[bool]) -> Callable[..., Any]:
+    return lambda **_: reached.append(True)
+
+
+def _code(code: object) -> int:
+    return code if isinstance(code, int) else int(code is not None)
+
+
+def _submit(job: Job, name: str, spark: Sequence[str], arguments: Sequence[str]) -> int:
+    submit.spark_home({})
+    ended = parsed(import_module(f"firearrow.spark_tools.jobs.{job.module}").cli, name, arguments, run=False)
+    if ended is not None:
+        return ended
+    submit.submit(job.file, spark, arguments)
+    raise AssertionError("the process was replaced")
+
+
+def _unknown(name: str) -> str:
+    if name.startswith("-"):
+        return (
+            f"{name}: no option of spark-submit that is passed on; a job's own options come behind its name"
+        )
+    return f"{name}: there is no such job; there are {', '.join([*JOBS, 'pack'])}"

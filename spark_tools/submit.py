@@ -1,0 +1,145 @@
+"""Submit: runs a job's file by spark-submit, after looking whether that can work at all.
+
+Never imports pyspark: what is missing is told in one sentence before a JVM starts. Replaces the process in the end.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firearrow.spark_tools.errors import SparkToolsError
+
+JAVA_MIN = 17
+JAVA_S = 30.0
+NEEDED = ("pyspark", "pyarrow", "numpy", "rich")
+VALUED = frozenset({
+    "--master", "--deploy-mode", "--conf", "--driver-memory", "--driver-cores", "--driver-java-options",
+    "--driver-class-path", "--driver-library-path", "--executor-memory", "--executor-cores", "--num-executors",
+    "--total-executor-cores", "--archives", "--files", "--jars", "--packages", "--repositories", "--py-files",
+    "--properties-file", "--proxy-user", "--principal", "--keytab", "--queue", "--name",
+})  # fmt: skip
+"""Options of spark-submit that are passed on, each with a value; no job has one of these names."""
+FLAGS = frozenset({"--verbose", "--supervise"})
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",
+    "spark.log.level": "ERROR",
+}
+"""Unless told otherwise. A second copy of a task would send everything twice."""
+
+
+class CannotSubmit(SparkToolsError):
+    """Something that Spark needs is not here; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    spark: tuple[str, ...]
+    """Options of spark-submit, each with its value."""
+    rest: tuple[str, ...]
+
+
+def split(arguments: Sequence[str]) -> Split:
+    """What spark-submit is to be told, wherever it stands, and what is left."""
+    spark: list[str] = []
+    rest: list[str] = []
+    left = list(arguments)
+    while left:
+        text = left.pop(0)
+        name, equals, _ = text.partition("=")
+        if text in FLAGS or (equals and name in VALUED):
+            spark.append(text)
+        elif text in VALUED:
+            if not left:
+                raise CannotSubmit(f"{text} needs a value")
+            spark += (text, left.pop(0))
+        else:
+            rest.append(text)
+    return Split(tuple(spark), tuple(rest))
+
+
+def command(job: Path, spark: Sequence[str], arguments: Sequence[str], home: Path) -> list[str]:
+    """The whole command line of spark-submit."""
+    given = {text.partition("=")[0] for text in spark}
+    confs = {text.removeprefix("--conf=").partition("=")[0] for text in spark}
+    master = [] if "--master" in given or "spark.master" in confs else ["--master", "local[*]"]
+    settings = [
+        word
+        for name, value in SETTINGS.items()
+        if name not in confs
+        for word in ("--conf", f"{name}={value}")
+    ]
+    return [str(home / "bin" / "spark-submit"), *master, *settings, *spark, str(job), *arguments]
+
+
+def environment(given: Mapping[str, str], home: Path, spark: Sequence[str]) -> dict[str, str]:
+    """This interpreter for driver and workers unless told otherwise; a local master stays on the loopback.
+
+    Safe path: the folder of a job's file must not stand before the standard library.
+    """
+    words = " ".join(spark)
+    master = re.search(r"(?:--master[ =]|spark\.master=)(\S+)", words)
+    local = {"SPARK_LOCAL_IP": "127.0.0.1"} if master is None or master[1].startswith("local") else {}
+    ours = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONSAFEPATH": "1"}
+    return {**ours, **local, **given, "SPARK_HOME": str(home)}
+
+
+def spark_home(given: Mapping[str, str]) -> Path:
+    """SPARK_HOME if it is set, else the pyspark that is installed. CannotSubmit."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CannotSubmit(f"{' and '.join(missing)} cannot be imported: pip install 'firearrow[spark]'")
+    home = given.get("SPARK_HOME")
+    if home is None:
+        spec = importlib.util.find_spec("pyspark")
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
+        home = next(iter(spec.submodule_search_locations))
+    if not (Path(home) / "bin" / "spark-submit").is_file():
+        raise CannotSubmit(
+            f"SPARK_HOME: {home} has no bin/spark-submit; unset it, or name the folder of a Spark"
+        )
+    return Path(home)
+
+
+def check_java(given: Mapping[str, str]) -> None:
+    """CannotSubmit: no Java, one that does not run, or one that is too old."""
+    home = given.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else given.get("PATH"))
+    where = f"JAVA_HOME {home}" if home else "PATH"
+    if java is None:
+        raise CannotSubmit(
+            f"Spark needs Java {JAVA_MIN} or later, and there is no java in {where}: install one (Debian: "
+            "openjdk-17-jre-headless), or set JAVA_HOME"
+        )
+    try:
+        told = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_S, check=False
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotSubmit(
+            f"{java} does not run: {error}; set JAVA_HOME to a Java {JAVA_MIN} or later"
+        ) from None
+    version = re.search(r'version "(?:1\.)?(\d+)', told)
+    if version is None or int(version[1]) < JAVA_MIN:
+        first = told.strip().partition("\n")[0][:100] or "silent"
+        raise CannotSubmit(
+            f"Spark needs Java {JAVA_MIN} or later, and {java} is {first}; set JAVA_HOME to a newer one"
+        )
+
+
+def submit(job: Path, spark: Sequence[str], arguments: Sequence[str]) -> None:
+    """Run it in place of this process; the exit code is the job's. CannotSubmit."""
+    home = spark_home(os.environ)
+    check_java(os.environ)
+    words = command(job, spark, arguments, home)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(words[0], words, environment(os.environ, home, spark))

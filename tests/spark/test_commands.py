@@ -1,0 +1,141 @@
+"""`firearrow spark`: jobs by name, their arguments checked before a JVM is started."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firearrow.spark_tools import commands, submit
+from firearrow.spark_tools.commands import JOBS, main
+
+FIREARROW = [sys.executable, "-c", "from firearrow.broker.cli import main; main()", "spark"]
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, tuple[str, ...], list[str]]]:
+    """What would have been run."""
+    found: list[tuple[Path, tuple[str, ...], list[str]]] = []
+
+    def take(job: Path, spark: tuple[str, ...], arguments: list[str]) -> None:
+        found.append((job, spark, arguments))
+        raise SystemExit(0)
+
+    monkeypatch.setattr(submit, "submit", take)
+    return found
+
+
+def test_help_lists_every_job_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, job in JOBS.items():
+        assert [line for line in lines if line.split()[:1] == [name]] == [f"  {name:7}  {job.line}"]
+
+
+def test_every_job_has_a_file_with_a_program() -> None:
+    missing = [name for name, job in JOBS.items() if not job.file.is_file()]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", ["replay", "redrive"])
+def test_a_job_tells_its_options_without_java(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    told = capsys.readouterr().out
+    for option in (
+        "--path",
+        "--name-server",
+        "--from",
+        "--until",
+        "--sql",
+        "--target",
+        "--checkpoint",
+        "--dry-run",
+    ):
+        assert option in told
+
+
+def test_an_unknown_job_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["repaly"]) == 2
+    assert "repaly: there is no such job; there are replay, redrive" in capsys.readouterr().err
+
+
+def test_an_unknown_option_before_the_name_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--path", "store", "replay"]) == 2
+    assert "--path: no option of spark-submit" in capsys.readouterr().err
+
+
+def test_a_wrong_option_is_told_before_anything_is_submitted(
+    submitted: list[tuple[Path, tuple[str, ...], list[str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", "--pathh", "store"]) == 2
+    assert "--pathh" in capsys.readouterr().err
+    assert not submitted
+
+
+def test_a_job_is_submitted_with_its_file_and_arguments(
+    submitted: list[tuple[Path, tuple[str, ...], list[str]]],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(
+            [
+                "--master",
+                "local[2]",
+                "replay",
+                "--path",
+                "a",
+                "--path",
+                "b",
+                "--driver-memory",
+                "2g",
+                "--unordered",
+            ]
+        )
+    job, spark, arguments = submitted[0]
+    assert job == Path(commands.__file__).parent / "jobs" / "replay.py"
+    assert tuple(spark) == ("--master", "local[2]", "--driver-memory", "2g")
+    assert arguments == ["--path", "a", "--path", "b", "--unordered"]
+
+
+def test_pack_writes_the_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pack", str(tmp_path / "lib.tar.gz")]) == 0
+    assert (tmp_path / "lib.tar.gz").stat().st_size > 100_000
+    assert "--archives" in capsys.readouterr().out
+
+
+def test_without_java_the_command_says_so(tmp_path: Path) -> None:
+    found = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    ran = subprocess.run(
+        [*FIREARROW, "replay", "--path", "s"],
+        env=found,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert "needs Java 17 or later, and there is no java in PATH" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_the_job_takes_the_place_of_the_command(tmp_path: Path) -> None:
+    """A Spark whose spark-submit tells what it was given."""
+    program = tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\necho "$PYSPARK_PYTHON"\nexit 7\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    found = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    found |= {"SPARK_HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    ran = subprocess.run(
+        [*FIREARROW, "redrive", "--group", "G", "--master", "local[1]"],
+        env=found, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 7
+    lines = ran.stdout.splitlines()
+    assert lines[-1] == sys.executable
+    assert lines[-3:-1] == ["--group", "G"]
+    assert lines[lines.index("--master") :][:2] == ["--master", "local[1]"]

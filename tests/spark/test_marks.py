@@ -1,0 +1,129 @@
+"""Checkpoints: planned once, gone on with, and never mixed up."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.jobs.marks import CheckpointWrong, Mark, Marks, Slice, checkpoint, digest
+from firearrow.spark_tools.origin import QueueRange
+
+QUEUE = MessageQueue("Topic", "broker-a", 3)
+PLAN = [QueueRange(QUEUE, 0, 10, 1000), QueueRange(QUEUE, 10, 25)]
+ARGUMENTS = {"topics": ["Topic"], "since": None}
+
+
+def never() -> list[QueueRange]:
+    raise AssertionError("planned twice")
+
+
+def test_a_plan_is_made_once_and_read_again(tmp_path: Path) -> None:
+    with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN) as first:
+        assert not first.resumed
+        assert [piece.part for piece in first.slices] == PLAN
+    with checkpoint(tmp_path / "c", "replay", ARGUMENTS, never) as second:
+        assert second.resumed
+        assert (second.slices, second.id, second.created_ms) == (first.slices, first.id, first.created_ms)
+
+
+def test_a_plan_that_fails_leaves_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError), checkpoint(tmp_path / "c", "replay", ARGUMENTS, never):
+        pass
+    with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN) as made:
+        assert not made.resumed
+
+
+def test_what_has_a_mark_to_its_end_is_finished(tmp_path: Path) -> None:
+    with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN) as held:
+        assert held.unfinished() == list(held.slices)
+        held.marks.write(Mark(0, 10))
+        held.marks.write(Mark(1, 24, {"messages": 14}, {"targets": {"T@b:0": [3, 17]}}))
+        assert held.unfinished() == [held.slices[1]]
+        again = held.marks.read(held.slices[1])
+        assert (again.next, again.counts, again.detail) == (
+            24,
+            {"messages": 14},
+            {"targets": {"T@b:0": [3, 17]}},
+        )
+        assert [mark.number for mark in held.marks.written(without={0})] == [1]
+
+
+def test_a_slice_without_a_mark_begins_at_its_start(tmp_path: Path) -> None:
+    marks = Marks(tmp_path)
+    assert marks.read(Slice(5, PLAN[1])) == Mark(5, 10)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"next": 12', b"[]", b'{"next": "x", "counts": {}, "detail": {}}']
+)
+def test_a_mark_that_cannot_be_read_counts_as_none(tmp_path: Path, content: bytes) -> None:
+    marks = Marks(tmp_path)
+    (tmp_path / "5").write_bytes(content)
+    assert marks.read(Slice(5, PLAN[1])).next == 10
+    assert not list(marks.written())
+
+
+def test_marks_travel(tmp_path: Path) -> None:
+    assert pickle.loads(pickle.dumps(Marks(tmp_path))) == Marks(tmp_path)
+
+
+def test_other_arguments_are_refused(tmp_path: Path) -> None:
+    with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN):
+        pass
+    with (
+        pytest.raises(CheckpointWrong, match="was begun with other arguments; give those again"),
+        checkpoint(tmp_path / "c", "replay", {"topics": ["Other"]}, never),
+    ):
+        pass
+
+
+def test_another_job_is_refused(tmp_path: Path) -> None:
+    with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN):
+        pass
+    with (
+        pytest.raises(CheckpointWrong, match="of a job 'replay'"),
+        checkpoint(tmp_path / "c", "export", ARGUMENTS, never),
+    ):
+        pass
+
+
+def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
+    with (
+        checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN),
+        pytest.raises(CheckpointWrong, match="another run of this job"),
+        checkpoint(tmp_path / "c", "replay", ARGUMENTS, never),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b'{"job": "replay", "arguments": 1, "version": 1, "slices": [[1]]}']
+)
+def test_a_broken_plan_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "plan.json").write_bytes(content)
+    with (
+        pytest.raises(CheckpointWrong, match="no plan of a job"),
+        checkpoint(tmp_path, "replay", ARGUMENTS, never),
+    ):
+        pass
+
+
+def test_a_folder_that_cannot_be_is_an_option_gone_wrong(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(OptionWrong, match=r"--checkpoint: .* cannot be used"),
+        checkpoint(tmp_path / "file", "replay", ARGUMENTS, never),
+    ):
+        pass
+
+
+def test_without_a_folder_it_is_named_after_job_and_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with checkpoint(None, "replay", ARGUMENTS, lambda: PLAN) as held:
+        assert held.folder == tmp_path / f".firearrow-replay-{digest(ARGUMENTS)}"
+    with checkpoint(None, "replay", {"topics": ["Other"]}, lambda: PLAN[:1]) as other:
+        assert other.folder != held.folder
