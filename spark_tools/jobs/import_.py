@@ -1,0 +1,168 @@
+"""import: Parquet files to topics of a cluster, sent by the workers. A program for spark-submit.
+
+Takes an export by its manifest, or any Parquet with a column `body`. Keeps the order of queues unless told otherwise;
+killed, the same command goes on where it was. The files are only read.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.jobs import lane
+from firearrow.spark_tools.jobs.arguments import RunArguments, TargetArguments, as_text
+from firearrow.spark_tools.jobs.delivery import queues_at
+from firearrow.spark_tools.jobs.imported import Imported, imported, queues_in
+from firearrow.spark_tools.jobs.importing import Importing
+from firearrow.spark_tools.jobs.marks import Checkpoint, CheckpointWrong, Slice, checkpoint
+from firearrow.spark_tools.jobs.pace import Rates
+from firearrow.spark_tools.jobs.program import finish, program, spread
+from firearrow.spark_tools.jobs.progress import shown
+from firearrow.spark_tools.jobs.report import Report, Watch
+from firearrow.spark_tools.live.sender import Sender
+from firearrow.spark_tools.message_columns import check_columns, check_provenance
+from firearrow.spark_tools.outgoing import Outlet
+from firearrow.spark_tools.placing import QueueChoice
+
+JOB = "import"
+CHANGEABLE = frozenset({"rate", "bytes_rate", "timeout_s", "create_topics", "target_settings"})
+"""Arguments that may change from one run to the next, and the job remains the same."""
+Option = typer.Option
+cli = program()
+
+
+@cli.command("import")
+@spread
+def import_(
+    sending: TargetArguments,
+    running: RunArguments,
+    files: Annotated[
+        Path | None, Option("--files", help="Folder of an export, or a folder or file of other Parquet.")
+    ] = None,
+    unordered: Annotated[
+        bool,
+        Option("--unordered", help="Do not keep the order of queues: files go to any queues, side by side."),
+    ] = False,
+    check_files: Annotated[
+        bool, Option("--check-files", help="Compare every byte with the export's manifest first.")
+    ] = False,
+    provenance: Annotated[
+        bool,
+        Option(
+            "--provenance/--no-provenance", help="Put REPLAY_* properties, if the columns for them are there."
+        ),
+    ] = True,
+    dry_run: Annotated[bool, Option("--dry-run", help="Send nothing: say what would be sent.")] = False,
+) -> None:
+    """Send messages of Parquet files to topics."""
+    sending.check()
+    if files is None:
+        raise OptionWrong("--files: a folder or file of Parquet is needed")
+    watch, place = Watch(), files.absolute()
+    found = imported(place, contents=check_files, ordered=not unordered)
+    given = as_text(sending) | {"files": str(place), "unordered": unordered, "provenance": provenance}
+    report = Report(JOB, "", found.source, sending.target or "", given)
+    outlet = _outlet(found, sending, unordered)
+    if dry_run:
+        _count(report, found)
+    else:
+        same = {name: value for name, value in given.items() if name not in CHANGEABLE}
+        with checkpoint(
+            running.checkpoint, JOB, same, lambda: [piece.part for piece in found.pieces]
+        ) as held:
+            report.id, report.checkpoint, report.resumed = held.id, str(held.folder), held.resumed
+            if provenance:
+                outlet = replace(outlet, job=_job(held, found, report))
+            _import(held, found, outlet, sending, report, quiet=running.quiet)
+    report.seconds = watch.seconds
+    if running.report is not None:
+        report.write(running.report)
+    finish(report)
+
+
+def _outlet(found: Imported, sending: TargetArguments, unordered: bool) -> Outlet:
+    """How rows become messages. OptionWrong: a file's columns cannot be sent."""
+    names = [text for text in sending.to_topic or () if "=" not in text]
+    in_rows = all("topic" in schema.names for schema in found.schemas)
+    outlet = Outlet(
+        topic=names[0] if names and not in_rows else None,
+        queues=QueueChoice.ANY if unordered else QueueChoice.MODULO,
+        packed_bodies=found.packed,
+    )
+    for schema in found.schemas:
+        check_columns(schema, outlet.topic, packed=outlet.packed_bodies)
+    return outlet
+
+
+def _job(held: Checkpoint, found: Imported, report: Report) -> str | None:
+    """The name that provenance gives the job; None, and a note, if rows do not say where they were read."""
+    try:
+        for schema in found.schemas:
+            check_provenance(schema, "--provenance")
+    except OptionWrong as fault:
+        report.notes.append(f"sent without REPLAY_* properties: {fault}")
+        return None
+    return held.id
+
+
+def _import(
+    held: Checkpoint,
+    found: Imported,
+    outlet: Outlet,
+    sending: TargetArguments,
+    report: Report,
+    *,
+    quiet: bool,
+) -> None:
+    tasks = _tasks(held, found)
+    if tasks:
+        target = sending.cluster()
+        sources = (
+            [MessageQueue(outlet.topic, "", 0)] if outlet.topic else sorted(found.queues or queues_in(found))
+        )
+        with Sender(target, timeout_s=sending.timeout_s) as sender:
+            report.notes += queues_at(sender, sending, sources)[1]
+        spark = lane.context(JOB)
+        at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
+        work = Importing(
+            pieces={piece.name: piece for piece in found.pieces}, target=target, outlet=outlet,
+            renamed=sending.renamed(), job=held.id, timeout_s=sending.timeout_s,
+            rates=Rates(sending.rate, sending.bytes_rate).shared(at_a_time),
+        )  # fmt: skip
+        with shown(JOB, held.marks, held.slices, quiet=quiet):
+            report.failures = lane.run(spark, tasks, held.marks, work)
+    else:
+        report.notes.append("nothing was left to do: give another --checkpoint to do it again")
+    report.add(held, held.marks.written())
+
+
+def _tasks(held: Checkpoint, found: Imported) -> list[list[Slice]]:
+    """A task for each chain, of what is not finished. CheckpointWrong: these are other files than those of the plan."""
+    if [piece.part for piece in held.slices] != [piece.part for piece in found.pieces]:
+        raise CheckpointWrong(
+            f"{held.folder}: was begun with other files than those that are in {found.source} now; "
+            "choose another --checkpoint"
+        )
+    numbered = iter(held.slices)
+    left = {piece.number for piece in held.unfinished()}
+    chains = [[next(numbered) for _ in chain] for chain in found.chains]
+    return [task for task in ([piece for piece in chain if piece.number in left] for chain in chains) if task]
+
+
+def _count(report: Report, found: Imported) -> None:
+    for piece in found.pieces:
+        counts = {"messages": piece.rows, "files": len(piece.files), "bytes": piece.bytes}
+        report.topics[piece.name] = counts
+        report.totals = {name: report.totals.get(name, 0) + count for name, count in counts.items()}
+    report.notes.append("nothing was sent; bytes are those of the files")
+
+
+def main() -> None:
+    cli()
+
+
+if __name__ == "__main__":
+    main()

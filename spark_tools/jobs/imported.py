@@ -1,0 +1,208 @@
+"""What an import reads: the Parquet files of an export, by its manifest, or any others that have a column `body`.
+
+Pieces are read as one, in their order; chains are pieces that must follow each other, because they hold rows of the
+same queue. Reads footers only. Driver.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
+from firearrow.spark_tools.manifest import NAME, Manifest
+from firearrow.spark_tools.message_columns import MESSAGE_COLUMNS
+from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.parquet import NO_VALUE
+
+FILES_MAX = 1_000_000
+TOPICS_MAX = 100_000
+TOPIC_ROWS = 1 << 20
+ROWS = "rows"
+"""Stands in a piece's range where a queue has its broker."""
+OF_FOLDERS = {"topic": pa.string(), "tags": pa.string(), "brokerName": pa.string(), "queueId": pa.int32()}
+"""Columns that other writers leave out of files, because the folder's name says them."""
+
+
+class FilesWrong(SparkToolsError):
+    """Files that are no Parquet, or not such that messages can be made of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetRows:
+    """A file. `constants`: columns that its folder says."""
+
+    path: str
+    rows: int
+    columns: tuple[str, ...]
+    constants: Mapping[str, str | int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    name: str
+    files: tuple[ParquetRows, ...]
+    bytes: int
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def part(self) -> QueueRange:
+        """For plan and marks: a piece is a queue whose offsets are its rows."""
+        return QueueRange(MessageQueue(self.name, ROWS, 0), 0, self.rows, self.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """`queues`: where the rows were read once, as far as a manifest says it."""
+
+    source: str
+    chains: tuple[tuple[Piece, ...], ...]
+    schemas: tuple[pa.Schema, ...]
+    queues: tuple[MessageQueue, ...] = ()
+    packed: bool = False
+    """Bodies are as they were stored: some compressed, as the column sysFlag says."""
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [piece for chain in self.chains for piece in chain]
+
+
+def imported(place: Path, *, contents: bool, ordered: bool) -> Imported:
+    """A file or a folder. `contents`: every byte is checked by the manifest. ManifestWrong, FilesWrong."""
+    if (place / NAME).exists():
+        return _exported(place, Manifest.read(place), contents, ordered)
+    if (place / "_checkpoint").exists():
+        Manifest.read(place)  # says that the export has not finished
+    if contents:
+        raise OptionWrong(f"--check-files: {place} has no {NAME} to check files by")
+    paths = (
+        [place]
+        if place.is_file()
+        else sorted(path for path in place.rglob("*.parquet") if _shown(place, path))
+    )
+    if not paths:
+        raise FilesWrong(f"{place}: no file or folder with .parquet files in it")
+    if len(paths) > FILES_MAX:
+        raise FilesWrong(f"{place}: more than {FILES_MAX} files; import its folders one by one")
+    schemas: dict[pa.Schema, None] = {}
+    pieces = [
+        Piece(
+            path.relative_to(place).as_posix() if path != place else path.name, (file,), path.stat().st_size
+        )
+        for path, file in ((path, _file(path, place, schemas)) for path in paths)
+    ]
+    chains = (tuple(pieces),) if ordered else tuple((piece,) for piece in pieces)
+    return Imported(str(place), chains, tuple(schemas))
+
+
+def _exported(folder: Path, manifest: Manifest, contents: bool, ordered: bool) -> Imported:
+    manifest.check_files(folder, contents=contents)
+    schemas: dict[pa.Schema, None] = {}
+    files: dict[int, list[tuple[ParquetRows, int]]] = {}
+    for each in manifest.files:
+        found = _file(folder / each.path, folder, schemas)
+        if found.rows != each.rows:
+            raise FilesWrong(f"{each.path}: {found.rows} rows, the manifest says {each.rows}")
+        files.setdefault(each.part, []).append((found, each.bytes))
+    pieces = {
+        part: Piece(f"part-{part:06}", tuple(file for file, _ in group), sum(size for _, size in group))
+        for part, group in files.items()
+    }
+    queues = [(MessageQueue(each.topic, each.broker, each.queue), each.part) for each in manifest.ranges]
+    chains = _chained(pieces, queues) if ordered else tuple((piece,) for piece in pieces.values())
+    packed = manifest.options.get("open_bodies") == "False"
+    return Imported(
+        str(folder), chains, tuple(schemas), tuple(sorted({queue for queue, _ in queues})), packed
+    )
+
+
+def _chained(
+    pieces: Mapping[int, Piece], queues: Sequence[tuple[MessageQueue, int]]
+) -> tuple[tuple[Piece, ...], ...]:
+    """Parts with rows of the same queue together, in their order, which is that of its offsets."""
+    leader = {part: part for part in pieces}
+
+    def lead(part: int) -> int:
+        while leader[part] != part:
+            leader[part] = part = leader[leader[part]]
+        return part
+
+    first: dict[MessageQueue, int] = {}
+    for queue, part in queues:
+        if part in pieces:
+            one, other = lead(first.setdefault(queue, part)), lead(part)
+            leader[max(one, other)] = min(one, other)
+    chains: dict[int, list[Piece]] = {}
+    for part in sorted(pieces):
+        chains.setdefault(lead(part), []).append(pieces[part])
+    return tuple(tuple(chain) for chain in chains.values())
+
+
+def _file(path: Path, root: Path, schemas: dict[pa.Schema, None]) -> ParquetRows:
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+    except (OSError, pa.ArrowException) as fault:
+        raise FilesWrong(f"{path}: is no Parquet file that can be read ({fault})") from fault
+    known = [schema.field(name) for name in schema.names if name in MESSAGE_COLUMNS]
+    constants = _of_folders(path, root, {each.name for each in known})
+    told = [pa.field(name, OF_FOLDERS[name]) for name in constants]
+    schemas.setdefault(pa.schema([*known, *told]))
+    return ParquetRows(str(path), rows, tuple(each.name for each in known), constants)
+
+
+def queues_in(found: Imported) -> set[MessageQueue]:
+    """The topics that rows of other files name, each with its highest queue. Reads those two columns of all files."""
+    highest: dict[str, int] = {}
+    for file in (file for piece in found.pieces for file in piece.files):
+        with pq.ParquetFile(file.path) as opened:
+            wanted = [name for name in ("topic", "queueId") if name in file.columns]
+            for batch in opened.iter_batches(TOPIC_ROWS, columns=wanted):
+                rows = {name: batch.column(name) for name in wanted} | dict(file.constants)
+                for topic, queue_id in _highest(rows):
+                    highest[topic] = max(highest.get(topic, 0), queue_id)
+        if len(highest) > TOPICS_MAX:
+            raise FilesWrong(f"{found.source}: more than {TOPICS_MAX} topics; is column topic the right one?")
+    return {MessageQueue(topic, ROWS, queue_id) for topic, queue_id in highest.items()}
+
+
+def _highest(rows: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Of one batch: each topic and its highest queue id. A column, or one value for all rows."""
+    topics, ids = rows.get("topic"), rows.get("queueId", 0)
+    if not isinstance(topics, pa.Array):
+        top = pc.max(ids).as_py() if isinstance(ids, pa.Array) else ids
+        return [(topics, top or 0)] if topics else []
+    if not isinstance(ids, pa.Array):
+        return [(topic, ids or 0) for topic in topics.unique().to_pylist() if topic]
+    grouped = pa.table({"topic": topics, "id": ids}).group_by("topic").aggregate([("id", "max")])
+    return [(row["topic"], row["id_max"] or 0) for row in grouped.to_pylist() if row["topic"]]
+
+
+def _of_folders(path: Path, root: Path, there: set[str]) -> dict[str, Any]:
+    """`topic=Orders/queueId=3/x.parquet`."""
+    found: dict[str, Any] = {}
+    for step in path.relative_to(root).parent.parts if path != root else ():
+        name, equals, value = step.partition("=")
+        if equals and name in OF_FOLDERS and name not in there:
+            text = None if value == NO_VALUE else unquote(value)
+            if OF_FOLDERS[name] == pa.int32() and text is not None:
+                if not (text.isascii() and text.isdecimal() and len(text) < 10):
+                    raise FilesWrong(f"{path}: {step} is no {name}; rename the folder")
+                found[name] = int(text)
+            else:
+                found[name] = text
+    return found
+
+
+def _shown(root: Path, path: Path) -> bool:
+    """Hidden files and folders are of somebody who is at work."""
+    return not any(step.startswith((".", "_")) for step in path.relative_to(root).parts)
