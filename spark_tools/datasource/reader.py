@@ -49,7 +49,7 @@ class Pushing:
     """
 
     reader: TableReader
-    __func__ = DataSourceReader.pushFilters
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
         """All of them back: Spark looks at each row again, the plan only gets narrower."""

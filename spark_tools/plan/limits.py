@@ -10,6 +10,7 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.offsets import Offsets
 
+CUTS_MAX = 8
 SizeOf = Callable[[QueueRange], int]
 
 
@@ -65,7 +66,7 @@ def shared(ranges: list[QueueRange], messages: int) -> list[QueueRange]:
 
 def within_bytes(ranges: list[QueueRange], bytes_max: int, size_of: SizeOf) -> list[QueueRange]:
     """The beginning of each, about `bytes_max` together; none that has some gets nothing. Bodies may differ in size,
-    so each is cut once more by what its beginning really weighs."""
+    so each is cut again by what its beginning really weighs."""
     sizes = [size_of(part) if len(part) else 0 for part in ranges]
     total = sum(sizes)
     if total <= bytes_max:
@@ -77,7 +78,7 @@ def within_bytes(ranges: list[QueueRange], bytes_max: int, size_of: SizeOf) -> l
 
 def _cut(part: QueueRange, room: int, size: int, size_of: SizeOf) -> QueueRange:
     count = len(part)
-    for _ in range(2):
+    for _ in range(CUTS_MAX):
         if size > room and count > 1:
             count = max(1, count * room // size)
             size = size_of(QueueRange(part.queue, part.start, part.start + count))

@@ -12,7 +12,7 @@ from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.plan import values
 from firearrow.spark_tools.plan.declaration import option, read_options
 from firearrow.spark_tools.plan.offsets import AtTime, Edge, Point, end_point, start_point, times_point
-from firearrow.spark_tools.plan.ranges import Cut
+from firearrow.spark_tools.plan.ranges import PARTS_MAX, Cut
 from firearrow.spark_tools.plan.times import parse_duration, parse_time
 from firearrow.spark_tools.plan.topics import Assigned, Wanted, assigned, one_way
 
@@ -144,7 +144,7 @@ class SourceOptions:
     # in what parts
     parts_min: int = option(
         "minPartitions",
-        values.whole(1, 1_000_000),
+        values.whole(1, PARTS_MAX),
         0,
         "Large ranges are divided until there are so many parts.",
     )

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.origin import QueueRange
 
 Part = tuple[QueueRange, ...]
@@ -16,7 +17,7 @@ SMALL_BYTES = 32 << 20
 """A task costs as much as reading half of this: parts are not made smaller without need."""
 SPREAD = 8
 """Parts that are made, where there is enough for each, even if fewer would do."""
-PARTS_MAX = 1_000_000
+PARTS_MAX = 100_000
 RECORD_BYTES_GUESSED = 1024
 
 
@@ -29,15 +30,21 @@ class Cut:
     bytes_max: int = 128 << 20
 
     def parts(self, ranges: Sequence[QueueRange]) -> list[Part]:
-        """Everything of `ranges` exactly once; empty ranges vanish."""
-        ranges = [part for part in ranges if len(part)]
-        pieces = self._enough([piece for part in ranges for piece in divided(part, self._times(part))])
+        """Everything of `ranges` exactly once; empty ranges vanish. OptionWrong: more than PARTS_MAX."""
+        times = [(part, self._times(part)) for part in ranges if len(part)]
+        total = sum(count for _, count in times)
+        if total > PARTS_MAX:
+            raise OptionWrong(
+                f"maxRecordsPerPartition or maxBytesPerPartition: they would make {total} partitions, "
+                f"at most {PARTS_MAX}; give larger ones"
+            )
+        pieces = self._enough([piece for part, count in times for piece in divided(part, count)])
         return self._together(pieces)
 
     def _times(self, part: QueueRange) -> int:
         by_records = math.ceil(len(part) / self.records_max) if self.records_max else 1
         by_bytes = math.ceil(weight(part) / self.bytes_max) if self.bytes_max else 1
-        return min(max(1, by_records, by_bytes), len(part), PARTS_MAX)
+        return min(max(1, by_records, by_bytes), len(part))
 
     def _enough(self, pieces: list[QueueRange]) -> list[QueueRange]:
         """At least `parts_min` pieces, as far as there are messages: each is divided as its weight demands."""

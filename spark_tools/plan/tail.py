@@ -16,7 +16,7 @@ from firearrow.spark_tools.plan.offsets import Offsets
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.ranges import Part
 from firearrow.spark_tools.plan.resolution import Bounds, Resolution, within
-from firearrow.spark_tools.plan.topics import when_there
+from firearrow.spark_tools.plan.topics import Wanted, when_there
 
 LOOK_AGAIN_S = 0.2
 """Spark polls a hundred times a second."""
@@ -132,12 +132,12 @@ class Tail:
         return self._bounds
 
     def _list(self) -> list[MessageQueue]:
-        """The queues that there are. TopicMissing only before there were any: later, theirs are lost."""
-        try:
-            self._queues = self._options.wanted().queues_there(self._open())
-        except TopicMissing:
-            if self._listed_at is None:
-                raise
+        """The queues that there are. TopicMissing only the first time: what vanishes later is lost."""
+        wanted, reader = self._options.wanted(), self._open()
+        if self._listed_at is None:
+            self._queues = wanted.queues_there(reader)
+        else:
+            self._queues = sorted({queue for one in wanted.singly() for queue in _queues_of(one, reader)})
         self._listed_at = self._clock()
         return self._queues
 
@@ -145,3 +145,10 @@ class Tail:
         if self._reader is None:
             self._reader = self._origin.open().__enter__()
         return self._reader
+
+
+def _queues_of(wanted: Wanted, reader: Reader) -> list[MessageQueue]:
+    try:
+        return wanted.queues_there(reader)
+    except TopicMissing:
+        return []

@@ -62,6 +62,14 @@ class Wanted:
             found = {q for topic in self._topics(reader) for q in reader.queues(topic)}
         return sorted(found)
 
+    def singly(self) -> "list[Wanted]":
+        """The same in as many as can be missing, each for itself."""
+        if not (self.topics or self.assigned):
+            return [self]
+        return [Wanted((topic,)) for topic in self.topics] + [
+            Wanted(assigned=(each,)) for each in self.assigned
+        ]
+
     def _topics(self, reader: Reader) -> list[str]:
         if self.topics:
             return list(self.topics)

@@ -1,0 +1,115 @@
+"""A log in memory with the face of an Origin: queues of records that a test adds to, expires and takes away."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from firearrow._native.bulk.spans import Spans
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.errors import TopicMissing
+from firearrow.spark_tools.origin import Lost, QueueRange
+from tests.spark.record_bytes import STORED_MS, properties_bytes, record_bytes, spans_of
+
+BROKER = "broker-a"
+
+
+def queue_of(queue_id: int = 0, topic: str = "Orders", broker: str = BROKER) -> MessageQueue:
+    return MessageQueue(topic, broker, queue_id)
+
+
+@dataclass
+class FakeQueue:
+    first: int = 0
+    records: list[bytes] = field(default_factory=list)
+    stored_ms: list[int] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.records)
+
+
+@dataclass
+class FakeLog:
+    """An Origin that is its own Reader."""
+
+    queues_there: dict[MessageQueue, FakeQueue] = field(default_factory=dict)
+    asked_bounds: int = 0
+    """How often."""
+    opened: int = 0
+
+    def add(
+        self,
+        queue: MessageQueue,
+        count: int = 1,
+        *,
+        body: bytes = b"",
+        tags: str = "",
+        stored_ms: int = STORED_MS,
+    ) -> None:
+        there = self.queues_there.setdefault(queue, FakeQueue())
+        for _ in range(count):
+            properties = properties_bytes({"TAGS": tags} if tags else {})
+            there.records.append(
+                record_bytes(
+                    body or str(there.end).encode(), properties, topic=queue.topic, queue_id=queue.queue_id,
+                    queue_offset=there.end, stored_ms=stored_ms,
+                )
+            )  # fmt: skip
+            there.stored_ms.append(stored_ms)
+
+    def expire(self, queue: MessageQueue, count: int) -> None:
+        there = self.queues_there[queue]
+        del there.records[:count], there.stored_ms[:count]
+        there.first += count
+
+    def open(self) -> Self:
+        self.opened += 1
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.opened -= 1
+
+    def __str__(self) -> str:
+        return "memory"
+
+    def topics(self) -> list[str]:
+        return list({queue.topic: None for queue in self.queues_there})
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        found = sorted(queue for queue in self.queues_there if queue.topic == topic)
+        if not found:
+            raise TopicMissing(f"there is no topic {topic}")
+        return found
+
+    def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+        self.asked_bounds += 1
+        there = ((queue, self.queues_there[queue]) for queue in queues if queue in self.queues_there)
+        return {queue: (each.first, each.end) for queue, each in there}
+
+    def offset_at(self, queue: MessageQueue, ms: int) -> int:
+        there = self.queues_there[queue]
+        return next((there.first + i for i, stored in enumerate(there.stored_ms) if stored >= ms), there.end)
+
+    def bytes_of(self, part: QueueRange) -> int:
+        there = self.queues_there[part.queue]
+        return sum(map(len, there.records[part.start - there.first : part.end - there.first]))
+
+    def read(self, part: QueueRange, choice: Choice, lost: Lost, *, bytes_max: int) -> Iterator[Spans]:
+        there = self.queues_there[part.queue]
+        if part.start < there.first:
+            lost(replace(part, end=there.first), "expired")
+        chunk: list[bytes] = []
+        for record in there.records[max(0, part.start - there.first) : part.end - there.first]:
+            if not choice.tags or spans_of(record).properties(0).get("TAGS") in choice.tags:
+                chunk.append(record)
+            if sum(map(len, chunk)) >= bytes_max:
+                yield spans_of(*chunk)
+                chunk = []
+        yield spans_of(*chunk)
+
+    def groups(self) -> dict[str, dict[MessageQueue, int]]:
+        return {}

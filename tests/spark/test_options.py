@@ -1,0 +1,174 @@
+"""Options of a read: understood in any case, checked against each other, and each refusal names its option."""
+
+import pytest
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.plan.declaration import VALUE_CHARS_MAX
+from firearrow.spark_tools.plan.offsets import AtTime, AtTimes, Edge, PerQueue
+from firearrow.spark_tools.plan.options import BATCH, STREAM, SourceOptions
+from firearrow.spark_tools.plan.topics import Assigned
+
+Q0 = MessageQueue("T", "a", 0)
+OFFSETS = '{"T": {"a": {"0": 5}}}'
+
+
+def options(use: str = BATCH, **given: str) -> SourceOptions:
+    return SourceOptions.of({"path": "/s", **given}, use)
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "value"),
+    [
+        ({"topic": "A, B,A"}, "topic", ("A", "B")),
+        ({"topicPattern": "Or.*"}, "pattern", "Or.*"),
+        ({"assign": '{"T": [1, 0]}'}, "assign", (Assigned("T", None, frozenset({0, 1})),)),
+        ({"assign": '{"T": {"a": [2]}}'}, "assign", (Assigned("T", "a", frozenset({2})),)),
+        ({"waitForTopic": "5m"}, "wait_s", 300.0),
+        ({"endingOffsets": OFFSETS}, "end", PerQueue({Q0: 5})),
+        ({"startingOffsets": " EARLIEST "}, "start", Edge.EARLIEST),
+        ({"startingTimestamp": "1970-01-01T00:00:02"}, "start_ms", 2000),
+        ({"endingTimestamp": "2000"}, "end_ms", 2000),
+        ({"startingOffsetsByTimestamp": OFFSETS}, "start_times", AtTimes({Q0: 5})),
+        ({"startingOffsetsByTimestampStrategy": "Latest"}, "strategy", "latest"),
+        ({"failOnDataLoss": "FALSE"}, "fail_on_loss", False),
+        ({"tags": "A || B"}, "tags", frozenset({"A", "B"})),
+        ({"tags": "*"}, "tags", frozenset()),
+        ({"keys": "k1,k2"}, "keys", frozenset({"k1", "k2"})),
+        ({"sql": "price > 10"}, "sql", "price > 10"),
+        ({"columns": "topic,body"}, "columns", ("topic", "body")),
+        ({"includeProperties": "false"}, "properties", False),
+        ({"minPartitions": "12"}, "parts_min", 12),
+        ({"maxRecordsPerPartition": "100"}, "part_records", 100),
+        ({"maxBytesPerPartition": "64m"}, "part_bytes", 64 << 20),
+        ({"maxBytesPerPartition": "1 GiB"}, "part_bytes", 1 << 30),
+        ({"paths": '["/s1", "b=/s2"]', "path": "/s"}, "paths", ("/s1", "b=/s2")),
+    ],
+)
+def test_each_option_is_understood(given: dict[str, str], field: str, value: object) -> None:
+    assert getattr(options(**given), field) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "value"),
+    [
+        ({"maxOffsetsPerTrigger": "10"}, "trigger_messages", 10),
+        ({"minOffsetsPerTrigger": "10"}, "trigger_messages_min", 10),
+        ({"maxTriggerDelay": "1h"}, "trigger_delay_s", 3600.0),
+        ({"maxBytesPerTrigger": "1m"}, "trigger_bytes", 1 << 20),
+    ],
+)
+def test_streams_have_options_of_their_own(given: dict[str, str], field: str, value: object) -> None:
+    assert getattr(options(STREAM, **given), field) == value
+    with pytest.raises(OptionWrong, match=f"{next(iter(given))}: this option is for stream only"):
+        options(BATCH, **given)
+
+
+def test_names_are_read_in_any_case_as_spark_lowers_them() -> None:
+    assert SourceOptions.of({"PATH": "/s", "maxbytesperpartition": "1m"}, BATCH).part_bytes == 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"startingOfsets": "latest"}, "startingOfsets: there is no such option; startingOffsets is meant"),
+        ({"zzz": "1"}, "zzz: there is no such option"),
+        ({"topic": "A,,B"}, "topic='A,,B': names"),
+        ({"topicPattern": "("}, "topicPattern='(': a regular expression"),
+        ({"assign": "{}"}, "assign"),
+        ({"assign": '{"T": []}'}, "assign"),
+        ({"assign": '{"T": [-1]}'}, "assign"),
+        ({"assign": '{"T": {"a": [0]}, "T": {"a": [1]}}'}, "'T' is named twice"),
+        ({"startingOffsets": "first"}, "startingOffsets='first': earliest, latest or JSON"),
+        ({"startingOffsets": '{"T": {"a": {"0": -3}}}'}, "startingOffsets"),
+        ({"startingOffsets": '{"T": {"a": {"0": 1.5}}}'}, "startingOffsets"),
+        ({"startingOffsets": '{"T": {"a": {"0": true}}}'}, "startingOffsets"),
+        ({"startingOffsets": '{"T": {"a": {"x": 1}}}'}, "startingOffsets"),
+        ({"startingOffsets": '{"T": {"a": 1}}'}, "queues of T at a"),
+        ({"startingOffsets": '{"T": {"a": {"0": NaN}}}'}, "JSON has no NaN"),
+        ({"startingOffsets": '{"T": {"a": {"0": ' + "9" * 30 + "}}}"}, "30 digits"),
+        ({"startingOffsets": "{" * 5000}, "startingOffsets"),
+        ({"startingOffsets": "latest"}, "startingOffsets: a batch that begins at the latest"),
+        ({"endingOffsets": "earliest"}, "endingOffsets='earliest': reading cannot end"),
+        ({"endingOffsets": '{"T": {"a": {"0": -2}}}'}, "reading cannot end"),
+        ({"startingTimestamp": "soon"}, "startingTimestamp='soon'"),
+        ({"startingTimestamp": "10", "endingTimestamp": "9"}, "endingTimestamp: it lies before"),
+        ({"startingOffsetsByTimestampStrategy": "first"}, "error or latest is wanted"),
+        ({"failOnDataLoss": "no"}, "failOnDataLoss='no': true or false"),
+        ({"tags": "A || *"}, "tags"),
+        ({"minPartitions": "0"}, "minPartitions='0': a whole number from 1"),
+        ({"minPartitions": "100001"}, "minPartitions"),
+        ({"maxBytesPerPartition": "1"}, "maxBytesPerPartition='1': bytes from 65536"),
+        ({"batchRows": "8193"}, "batchRows"),
+        ({"nameServer": "x:1"}, "path or nameServer: give one"),
+        ({"topic": "A", "topics": "B"}, "topic and topics"),
+        ({"topic": "A", "topicPattern": "B"}, "topic, topicPattern and assign exclude"),
+        ({"columns": "properties", "includeProperties": "false"}, "includeProperties"),
+        ({"paths": "[1]"}, "paths"),
+    ],
+)
+def test_a_refusal_is_one_sentence_that_names_the_option(given: dict[str, str], told: str) -> None:
+    with pytest.raises(OptionWrong) as refusal:
+        options(**given)
+    assert told in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 300
+
+
+def test_a_value_is_text_of_a_bounded_length() -> None:
+    at_most = '{"T": {"a": {"0": 5}}}'.ljust(VALUE_CHARS_MAX)
+    assert options(startingOffsets=at_most).start == PerQueue({Q0: 5})
+    with pytest.raises(OptionWrong, match=f"startingOffsets: {VALUE_CHARS_MAX + 1} characters"):
+        options(startingOffsets=at_most + " ")
+    with pytest.raises(OptionWrong, match="topic: a value is wanted, not None"):
+        SourceOptions.of({"path": "/s", "topic": None}, BATCH)  # type: ignore[dict-item]
+
+
+def test_somewhere_must_be_read_from() -> None:
+    with pytest.raises(OptionWrong, match="path or nameServer"):
+        SourceOptions.of({"topic": "A"}, BATCH)
+    with pytest.raises(OptionWrong, match="which topic of the brokers"):
+        SourceOptions.of({"nameServer": "x:1"}, BATCH)
+    with pytest.raises(OptionWrong, match=r"commitGroup: .* nameServer only"):
+        options(STREAM, commitGroup="g")
+
+
+def test_options_of_the_client_are_let_through() -> None:
+    given = {"nameServer": "x:1", "topic": "A", "rocketmq.anything": "1"}
+    assert SourceOptions.of(given, BATCH).name_server == "x:1"
+
+
+def test_a_time_goes_before_times_and_times_before_offsets() -> None:
+    every = {
+        "startingOffsets": OFFSETS, "startingOffsetsByTimestamp": OFFSETS, "startingTimestamp": "7",
+        "endingOffsets": OFFSETS, "endingOffsetsByTimestamp": OFFSETS, "endingTimestamp": "8",
+    }  # fmt: skip
+    seen = []
+    for name in (
+        None,
+        "startingTimestamp",
+        "endingTimestamp",
+        "startingOffsetsByTimestamp",
+        "endingOffsetsByTimestamp",
+    ):
+        every.pop(name or "", None)
+        found = options(**every)
+        seen.append((found.start_point(BATCH), found.end_point()))
+    assert seen == [
+        (AtTime(7), AtTime(8)),
+        (AtTimes({Q0: 5}), AtTime(8)),
+        (AtTimes({Q0: 5}), AtTimes({Q0: 5})),
+        (PerQueue({Q0: 5}), AtTimes({Q0: 5})),
+        (PerQueue({Q0: 5}), PerQueue({Q0: 5})),
+    ]
+
+
+def test_a_batch_begins_at_the_earliest_and_a_stream_at_the_latest() -> None:
+    assert options().start_point(BATCH) is Edge.EARLIEST
+    assert options(STREAM).start_point(STREAM) is Edge.LATEST
+    assert options().end_point() is Edge.LATEST
+
+
+def test_where_the_use_is_not_known_options_of_all_uses_are_read() -> None:
+    given = {"path": "/s", "endingOffsets": "latest", "maxOffsetsPerTrigger": "1"}
+    assert SourceOptions.of(given, None).trigger_messages == 1

@@ -1,0 +1,235 @@
+"""A stream's moving end: where it begins, how far it may go, and what is named when something is gone."""
+
+from typing import Any
+
+import pytest
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import DataLoss, TopicMissing
+from firearrow.spark_tools.plan.options import STREAM, SourceOptions
+from firearrow.spark_tools.plan.tail import LIST_AGAIN_S, LOOK_AGAIN_S, Tail
+from tests.spark.fakes import FakeLog, queue_of
+
+Q0, Q1, Q2 = queue_of(0), queue_of(1), queue_of(2)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Stream:
+    """A Tail over a log in memory, and the time."""
+
+    def __init__(self, log: FakeLog, **options: str) -> None:
+        self.log, self.clock = log, Clock()
+        given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest", **options}
+        self.tail = Tail(log, SourceOptions.of(given, STREAM), clock=self.clock, pause=self.pass_time)
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    def end(self, starts: dict[MessageQueue, int], *, limited: bool = True) -> dict[MessageQueue, int]:
+        self.pass_time(LIST_AGAIN_S)
+        return self.tail.end(starts, limited)
+
+    def parts(self, starts: dict[MessageQueue, int], ends: dict[MessageQueue, int]) -> list[str]:
+        self.pass_time(LIST_AGAIN_S)
+        return [str(piece) for part in self.tail.parts(starts, ends) for piece in part]
+
+
+@pytest.fixture
+def log() -> FakeLog:
+    log = FakeLog()
+    log.add(Q0, 10)
+    log.add(Q1, 20)
+    log.expire(Q1, 5)
+    return log
+
+
+def test_it_begins_where_it_is_told_and_always_there(log: FakeLog) -> None:
+    assert Stream(log).tail.first() == {Q0: 0, Q1: 5}
+    stream = Stream(log, startingOffsets="latest")
+    assert stream.tail.first() == {Q0: 10, Q1: 20}
+    log.add(Q0, 3)
+    stream.pass_time(60)
+    assert stream.tail.first() == {Q0: 10, Q1: 20}
+
+
+def test_what_is_gone_at_the_start_is_named(log: FakeLog) -> None:
+    offsets = '{"Orders": {"broker-a": {"1": 2}}}'
+    with pytest.raises(DataLoss, match=r"1\[2\.\.5\)"):
+        Stream(log, startingOffsets=offsets).tail.first()
+    assert Stream(log, startingOffsets=offsets, failOnDataLoss="false").tail.first() == {Q0: 0, Q1: 5}
+
+
+def test_the_end_moves_with_the_log(log: FakeLog) -> None:
+    stream = Stream(log)
+    assert stream.end({Q0: 0, Q1: 5}) == {Q0: 10, Q1: 20}
+    log.add(Q0, 1)
+    assert stream.end({Q0: 10, Q1: 20}) == {Q0: 11, Q1: 20}
+    assert stream.end({Q0: 11, Q1: 20}) == {Q0: 11, Q1: 20}
+
+
+def test_the_log_is_not_looked_at_with_every_poll(log: FakeLog) -> None:
+    stream = Stream(log)
+    for _ in range(100):
+        stream.tail.end({Q0: 0, Q1: 5}, True)
+    assert log.asked_bounds == 1
+    stream.pass_time(LOOK_AGAIN_S)
+    stream.tail.end({Q0: 0, Q1: 5}, True)
+    assert log.asked_bounds == 2
+
+
+def test_new_queues_begin_at_their_first_message(log: FakeLog) -> None:
+    stream = Stream(log, startingOffsets="latest")
+    starts = stream.tail.first()
+    log.add(Q2, 9)
+    log.expire(Q2, 2)
+    ends = stream.end(starts)
+    assert ends == {Q0: 10, Q1: 20, Q2: 9}
+    assert stream.parts(starts, ends) == ["Orders@broker-a:2[2..9)"]
+    assert stream.end(ends) == ends
+
+
+def test_new_topics_of_a_pattern_begin_at_their_first_message(log: FakeLog) -> None:
+    given = {"path": "/m", "topicPattern": "Ord.*", "startingOffsets": "latest"}
+    clock = Clock()
+    tail = Tail(log, SourceOptions.of(given, STREAM), clock=clock)
+    starts = tail.first()
+    log.add(queue_of(0, "Ordinary"), 3)
+    clock.now += LIST_AGAIN_S - 1
+    assert tail.end(starts, True) == starts
+    clock.now += 1
+    assert tail.end(starts, True) == {**starts, queue_of(0, "Ordinary"): 3}
+
+
+def test_a_pattern_may_match_nothing_yet() -> None:
+    log, clock = FakeLog(), Clock()
+    tail = Tail(log, SourceOptions.of({"path": "/m", "topicPattern": "A.*"}, STREAM), clock=clock)
+    assert tail.first() == {}
+    assert tail.end({}, True) == {}
+    log.add(queue_of(0, "Ab"), 2)
+    clock.now += LIST_AGAIN_S
+    assert tail.end({}, True) == {queue_of(0, "Ab"): 2}
+
+
+def test_a_topic_is_missed_or_waited_for() -> None:
+    with pytest.raises(TopicMissing, match="waitForTopic"):
+        Stream(FakeLog()).tail.first()
+    waiting = Stream(FakeLog(), waitForTopic="1m")
+    waiting.tail._pause = lambda seconds: waiting.log.add(Q0, 2)
+    assert waiting.tail.first() == {Q0: 0}
+
+
+def test_limits_are_shared_and_can_be_overruled(log: FakeLog) -> None:
+    stream = Stream(log, maxOffsetsPerTrigger="5")
+    assert stream.end({Q0: 0, Q1: 5}) == {Q0: 2, Q1: 8}
+    assert stream.end({Q0: 0, Q1: 5}, limited=False) == {Q0: 10, Q1: 20}
+
+
+def test_bytes_are_limited(log: FakeLog) -> None:
+    whole = log.bytes_of(next(iter(Stream(log).tail.parts({Q0: 0}, {Q0: 10})[0])))
+    ends = Stream(log, maxBytesPerTrigger=str(whole)).end({Q0: 0, Q1: 5})
+    assert 0 < ends[Q0] < 10
+    assert 5 < ends[Q1] < 20
+
+
+def test_too_little_is_waited_with(log: FakeLog) -> None:
+    stream = Stream(log, minOffsetsPerTrigger="26", maxTriggerDelay="1m")
+    starts = {Q0: 0, Q1: 5}
+    assert stream.end(starts) == starts
+    log.add(Q0, 1)
+    assert stream.end(starts) == {Q0: 11, Q1: 20}
+    stream.pass_time(60)
+    assert stream.end({Q0: 11, Q1: 19}) == {Q0: 11, Q1: 20}
+
+
+def test_a_pinned_end_stays_and_waits_for_nothing(log: FakeLog) -> None:
+    stream = Stream(log, minOffsetsPerTrigger="1000", maxOffsetsPerTrigger="10000")
+    stream.tail.pin()
+    log.add(Q0, 5)
+    log.add(Q2, 5)
+    assert stream.end({Q0: 0, Q1: 5}) == {Q0: 10, Q1: 20}
+    assert stream.end({Q0: 10, Q1: 20}) == {Q0: 10, Q1: 20}
+    assert stream.tail.newest() == {Q0: 15, Q1: 20, Q2: 5}
+
+
+def test_a_pinned_end_is_reached_by_a_stream_that_was_ahead_of_it(log: FakeLog) -> None:
+    stream = Stream(log)
+    stream.tail.pin()
+    log.add(Q0, 5)
+    assert stream.end({Q0: 12, Q1: 20}) == {Q0: 12, Q1: 20}
+
+
+def test_an_end_that_went_back_is_loss_and_never_read_again(log: FakeLog) -> None:
+    starts = {Q0: 25, Q1: 20}
+    with pytest.raises(
+        DataLoss, match=r"0\[10\.\.25\): the queue ends at 10 now, before the stream's offset"
+    ):
+        Stream(log).end(starts)
+    counting = Stream(log, failOnDataLoss="false")
+    assert counting.end(starts) == starts
+    assert counting.parts(starts, starts) == []
+
+
+def test_a_loss_is_warned_of_once(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:
+    stream = Stream(log, failOnDataLoss="false")
+    for _ in range(5):
+        stream.end({Q0: 25, Q1: 20})
+    assert len(caplog.records) == 1
+
+
+def test_a_queue_that_vanished_is_loss(log: FakeLog) -> None:
+    with pytest.raises(DataLoss, match=r"2\[7\.\.7\): the queue is not there any more"):
+        Stream(log).end({Q0: 0, Q1: 5, Q2: 7})
+    with pytest.raises(DataLoss, match=r"2\[7\.\.9\): the queue is not there any more"):
+        Stream(log).parts({Q2: 7}, {Q2: 9})
+    assert Stream(log, failOnDataLoss="false").end({Q2: 7}) == {Q0: 10, Q1: 20, Q2: 7}
+
+
+def test_a_topic_that_is_deleted_later_is_loss_as_well(log: FakeLog) -> None:
+    stream = Stream(log, failOnDataLoss="false")
+    starts = stream.tail.first()
+    log.queues_there.clear()
+    assert stream.end(starts) == starts
+
+
+def test_a_topic_that_vanished_does_not_hide_the_others(log: FakeLog) -> None:
+    other = queue_of(0, "Other")
+    log.add(other, 1)
+    stream = Stream(log, topic="Orders,Other", failOnDataLoss="false")
+    starts = stream.tail.first()
+    log.add(Q0, 1)
+    del log.queues_there[other]
+    assert stream.end(starts) == {Q0: 11, Q1: 20, other: 0}
+    strict = Stream(log, topic="Orders")
+    strict.tail.first()
+    log.queues_there.clear()
+    with pytest.raises(DataLoss, match="the queue is not there any more"):
+        strict.end({Q0: 0, Q1: 5})
+
+
+def test_what_expired_since_it_was_planned_is_named(log: FakeLog) -> None:
+    with pytest.raises(DataLoss, match=r"1\[3\.\.5\): expired: the queue begins at 5"):
+        Stream(log).parts({Q1: 3}, {Q1: 9})
+    with pytest.raises(DataLoss, match=r"0\[10\.\.13\): beyond the end"):
+        Stream(log).parts({Q0: 3}, {Q0: 13})
+    left = Stream(log, failOnDataLoss="false")
+    assert left.parts({Q0: 3, Q1: 3}, {Q0: 13, Q1: 9}) == [
+        "Orders@broker-a:0[3..10)",
+        "Orders@broker-a:1[5..9)",
+    ]
+
+
+def test_nothing_between_is_no_part(log: FakeLog) -> None:
+    assert Stream(log).parts({Q0: 3, Q1: 9}, {Q0: 3, Q1: 9}) == []
+
+
+def test_the_reader_stays_open(log: FakeLog) -> None:
+    stream = Stream(log)
+    calls: list[Any] = [stream.tail.first(), stream.end({Q0: 0}), stream.parts({Q0: 0}, {Q0: 3})]
+    assert len(calls) == 3
+    assert log.opened == 1
