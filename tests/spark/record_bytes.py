@@ -34,7 +34,7 @@ def record_bytes(
     host = HOST_V6 if v6 else HOST_V4
     name = topic.encode()
     rest = struct.pack(
-        ">Iiiqqiq", zlib.crc32(body), queue_id, flag, queue_offset, physical_offset,
+        ">Iiiqqiq", zlib.crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, physical_offset,
         sys_flag | (0x30 if v6 else 0), born_ms,
     )  # fmt: skip
     rest += host + struct.pack(">q", stored_ms) + host + struct.pack(">iqi", reconsume_times, 0, len(body))

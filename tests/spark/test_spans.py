@@ -1,0 +1,404 @@
+"""Records in a window: walked, looked up by entries, found again behind damage; never outside of the window."""
+
+import mmap
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
+
+from firearrow._native.bulk.spans import End, Spans, find, from_answer, from_entries, walk
+from firearrow._native.store.hash import java_hash
+from firearrow._native.store.record import RecordError
+from firearrow._native.store.store import MessageStore
+from tests.spark.record_bytes import properties_bytes, record_bytes
+from tests.spark.stores import Golden
+from tests.store.stores import HOST_V6, put
+from tests.store.test_golden import assert_same
+
+BASE = 262144
+BLANK = struct.pack(">iI", 40, 0xCBD43194) + bytes(32)
+BODY_AT, MAGIC_AT, QUEUE_OFFSET_AT, PHYSICAL_AT = 88, 4, 20, 28
+
+
+def log_of(
+    count: int, *, base: int = BASE, body: bytes = b"body ", first: int = 0
+) -> tuple[bytes, list[int]]:
+    """Records of Orders@3 one behind the other, and where each begins."""
+    log, places = b"", []
+    for number in range(count):
+        places.append(len(log))
+        log += record_bytes(
+            body + str(number).encode(), properties_bytes({"TAGS": f"tag{number % 3}", "n": str(number)}),
+            queue_offset=first + number, physical_offset=base + len(log),
+        )  # fmt: skip
+    return log, places
+
+
+def entries_of(log: bytes, places: list[int], *, base: int = BASE) -> bytes:
+    ends = [*places[1:], len(log)]
+    return b"".join(
+        struct.pack(">qiq", base + place, end - place, java_hash(f"tag{number % 3}"))
+        for number, (place, end) in enumerate(zip(places, ends, strict=True))
+    )
+
+
+def places_of(spans: Spans) -> list[int]:
+    return [spans.position(index) for index in range(len(spans))]
+
+
+def changed(data: bytes, at: int, value: bytes) -> bytes:
+    return data[:at] + value + data[at + len(value) :]
+
+
+# ---- walking ----
+
+
+def test_every_record_of_a_golden_log_is_what_apache_says(golden: Golden) -> None:
+    told = {m["physicalOffset"]: m for _, queue in golden.queues() for m in queue["messages"]}
+    seen = set()
+    for path in sorted((golden.root / "commitlog").iterdir()):
+        spans, _, end = walk(path.read_bytes(), 0, 1 << 40, base=int(path.name), check_crc=True)
+        assert end in (End.BLANK, End.UNWRITTEN)
+        for index in range(len(spans)):
+            record = spans[index]
+            assert record.physical_offset == spans.base + spans.position(index)
+            if record.physical_offset in told:
+                assert_same(record, told[record.physical_offset])
+                assert spans.properties(index) == told[record.physical_offset]["properties"]
+                assert spans.topic(index) == record.topic
+                assert bytes(spans.record(index))[BODY_AT : BODY_AT + len(record.body)] == record.body
+                seen.add(record.physical_offset)
+    assert seen == set(told)
+
+
+def test_a_walk_ends_where_it_is_told_to() -> None:
+    log, places = log_of(10)
+    assert places_of(walk(log, 0, places[4], base=BASE)[0]) == places[:4]
+    assert places_of(walk(log, 0, places[4] + 1, base=BASE)[0]) == places[:5]  # begins before
+    spans, behind, end = walk(log, places[2], len(log), base=BASE, count_max=3)
+    assert (places_of(spans), behind, end) == (places[2:5], places[5], End.LIMIT)
+    spans, behind, end = walk(log, 0, len(log), base=BASE, bytes_max=places[2] + 1)
+    assert (places_of(spans), behind, end) == (places[:3], places[3], End.LIMIT)
+    assert (spans.bytes, spans.base, spans.length) == (places[3], BASE, len(log))
+    with pytest.raises(ValueError, match="cannot start at -1"):
+        walk(log, -1, 5)
+
+
+@pytest.mark.parametrize(
+    ("tail", "why"),
+    [
+        (BLANK, End.BLANK),
+        (bytes(200), End.UNWRITTEN),
+        (b"", End.LIMIT),
+        (bytes(7), End.UNWRITTEN),
+        (b"\x01" * 200, End.TORN),
+        (log_of(1)[0], End.TORN),  # a whole record, but not of this place
+        (struct.pack(">iI", 4, 0xCBD43194), End.TORN),  # a blank of less than itself
+    ],
+)
+def test_the_end_of_a_walk_has_a_reason(tail: bytes, why: End) -> None:
+    log, places = log_of(3)
+    spans, behind, end = walk(log + tail, 0, 1 << 40, base=BASE)
+    assert places_of(spans) == places
+    assert end is why
+    assert behind == len(log) + (len(BLANK) if why is End.BLANK else 0)
+
+
+def test_a_torn_record_is_none_at_every_cut() -> None:
+    log, places = log_of(2)
+    for cut in range(places[1] + 8, len(log)):
+        spans, behind, end = walk(log[:cut], 0, cut, base=BASE)
+        assert (places_of(spans), behind, end) == ([0], places[1], End.TORN)
+
+    body_end = places[1] + BODY_AT + len(b"body 1")
+    for cut in range(places[1] + 8, body_end):
+        zeroed = log[:cut] + bytes(len(log) + 100 - cut)
+        spans, behind, end = walk(zeroed, 0, len(zeroed), base=BASE, check_crc=True)
+        assert (places_of(spans), end) == ([0], End.BAD_CRC if behind > places[1] else End.TORN)
+
+
+def test_a_wrong_crc_is_told_when_it_is_asked_for() -> None:
+    log, places = log_of(3)
+    log = changed(log, places[1] + BODY_AT, b"B")
+    assert places_of(walk(log, 0, len(log), base=BASE)[0]) == places
+    spans, behind, end = walk(log, 0, len(log), base=BASE, check_crc=True)
+    assert (places_of(spans), behind, end) == ([0], places[2], End.BAD_CRC)
+    elsewhere = changed(log, places[1] + PHYSICAL_AT, bytes(8))
+    assert walk(elsewhere, 0, len(log), base=BASE, check_crc=True)[1:] == (places[1], End.TORN)
+
+
+def test_long_topics_and_ipv6_hosts_are_records_too(tmp_path: Path) -> None:
+    long = "%RETRY%" + "g" * 200
+    with MessageStore.open(tmp_path, segment_bytes=65536, queue_file_bytes=2000) as store:
+        put(store, b"v2", long)
+        put(store, b"v6", born_host=HOST_V6, store_host=HOST_V6)
+        put(store, b"both", long, born_host=HOST_V6)
+        store.write()
+    [log] = (tmp_path / "commitlog").iterdir()
+    spans, _, end = walk(log.read_bytes(), 0, 65536, check_crc=True)
+    assert end is End.UNWRITTEN
+    assert [record.topic for record in spans] == [long, "T", long]  # type: ignore[attr-defined]
+    assert [(len(spans[n].born_host), len(spans[n].store_host)) for n in range(3)] == [
+        (8, 8),
+        (20, 20),
+        (20, 8),
+    ]
+
+
+# ---- by entries ----
+
+
+def test_entries_show_their_records() -> None:
+    log, places = log_of(40)
+    entries = entries_of(log, places)
+    spans, used = from_entries(log, entries, base=BASE, first=0, queue=("Orders", 3))
+    assert (places_of(spans), used) == (places, 40)
+    assert spans.bytes == len(log)
+    spans, used = from_entries(log, entries[20 * 7 : 20 * 9 + 19], base=BASE, first=7)
+    assert (places_of(spans), used) == (places[7:9], 2)
+    assert from_entries(log, b"", base=BASE, first=0)[1] == 0
+
+
+def test_golden_queues_are_read_by_their_entries(golden: Golden) -> None:
+    logs = {int(path.name): path.read_bytes() for path in (golden.root / "commitlog").iterdir()}
+    seen = 0
+    for topic, queue in golden.queues():
+        folder = golden.root / "consumequeue" / topic / str(queue["queueId"])
+        entries = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+        entries, at = entries[: queue["maxOffset"] * 20], 0
+        while at < queue["maxOffset"]:
+            base = int.from_bytes(entries[at * 20 : at * 20 + 8], "big") // 262144 * 262144
+            spans, used = from_entries(
+                logs[base], entries[at * 20 :], base=base, first=at, light=topic.startswith("%LMQ%"),
+                queue=(topic, queue["queueId"]),
+            )  # fmt: skip
+            for index in range(len(spans)):
+                assert_same(spans[index], queue["messages"][at + index])
+                seen += 1
+            at += used
+    assert seen > 700
+
+
+def test_tags_are_refused_on_the_entry() -> None:
+    log, places = log_of(30)
+    entries = entries_of(log, places)
+    bad_bodies = bytes(len(log))  # whoever looks at it finds no record
+    none = frozenset({java_hash("elsewhere")})
+    assert from_entries(bad_bodies, entries, base=BASE, first=0, tags=none)[1] == 30
+    for tags in ({"tag1"}, {"tag0", "tag2"}, {f"tag{n}" for n in range(2, 50)}):
+        codes = frozenset(java_hash(tag) for tag in tags)
+        spans, used = from_entries(log, entries, base=BASE, first=0, tags=codes)
+        assert used == 30
+        assert places_of(spans) == [place for n, place in enumerate(places) if f"tag{n % 3}" in tags]
+    assert len(from_entries(log, entries, base=BASE, first=0, tags=frozenset())[0]) == 0
+
+
+def test_an_address_into_an_extension_file_refuses_nothing() -> None:
+    log, places = log_of(2)
+    entries = bytearray(entries_of(log, places))
+    entries[12:20] = struct.pack(">q", -(1 << 63) + 100)
+    tags = frozenset({java_hash("neither")})
+    assert places_of(from_entries(log, entries, base=BASE, first=0, tags=tags)[0]) == [0]
+
+
+def test_bytes_and_the_window_bound_what_is_looked_up() -> None:
+    log, places = log_of(30)
+    entries = entries_of(log, places)
+    spans, used = from_entries(log, entries, base=BASE, first=0, bytes_max=places[3] + 1)
+    assert (places_of(spans), used) == (places[:4], 4)
+    half = log[: places[20]]
+    assert from_entries(half, entries, base=BASE, first=0)[1] == 20
+    assert from_entries(log, entries, base=BASE + places[5], first=0)[1] == 0
+
+
+LIES = {
+    "size": (20 * 8 + 8, struct.pack(">i", 99)),
+    "size below zero": (20 * 8 + 8, struct.pack(">i", -1)),
+    "place": (20 * 8, struct.pack(">q", BASE + 1)),
+    "another record": (20 * 8, struct.pack(">q", BASE)),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_entry_that_lies_is_named(lie: str) -> None:
+    log, places = log_of(30)
+    entries = changed(entries_of(log, places), *LIES[lie])
+    spans, used = from_entries(log, entries, base=BASE, first=0)
+    assert (places_of(spans), used) == (places[:8], 8)
+    with pytest.raises(RecordError, match="queue offset 8: no such record at"):
+        from_entries(log, entries[20 * 8 :], base=BASE, first=8)
+
+
+def test_records_of_another_queue_are_not_those_of_the_entries() -> None:
+    log, places = log_of(3)
+    entries = entries_of(log, places)
+    for queue in (("Orders", 2), ("Order", 3), ("Ordert", 3), ("Orders2", 3)):
+        with pytest.raises(RecordError, match="queue offset 0"):
+            from_entries(log, entries, base=BASE, first=0, queue=queue)
+    with pytest.raises(RecordError, match="queue offset 5"):
+        from_entries(log, entries, base=BASE, first=5)
+    assert len(from_entries(log, entries, base=BASE, first=5, light=True)[0]) == 3
+
+
+# ---- what is done with them ----
+
+
+def test_parts_stand_on_the_same_window() -> None:
+    log, places = log_of(10)
+    spans, _, _ = walk(log, 0, len(log), base=BASE)
+    assert places_of(spans.slice(3, 6)) == places[3:6]
+    assert spans.slice(8, 99).bytes == len(log) - places[8]
+    assert places_of(spans.take([7, 0, 7])) == [places[7], 0, places[7]]
+    with pytest.raises(IndexError):
+        spans.take([10])
+    with pytest.raises(IndexError):
+        spans.record(-1)
+    assert spans.record(2).readonly
+    with pytest.raises(TypeError, match="made by walk"):
+        Spans()
+
+
+def test_bytes_that_change_are_an_error_and_no_crash() -> None:
+    log, places = log_of(2)
+    window = bytearray(log)
+    spans, _, _ = walk(window, 0, len(log), base=BASE)
+    window[places[1] : places[1] + 4] = b"\x7f\xff\xff\xff"
+    assert spans[0].queue_offset == 0
+    with pytest.raises(RecordError, match=f"the record at {BASE + places[1]} changed"):
+        spans.store_ms(1)
+
+
+def test_a_window_lives_as_long_as_its_spans(tmp_path: Path) -> None:
+    log, _ = log_of(5, base=0)
+    (tmp_path / "log").write_bytes(log)
+    with (tmp_path / "log").open("rb") as file:
+        window = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    spans, _, _ = walk(window, 0, len(log))
+    with pytest.raises(BufferError):
+        window.close()
+    (tmp_path / "log").unlink()
+    del window
+    assert spans[4].body == b"body 4"
+
+
+def test_an_answer_is_whole_records_or_an_error() -> None:
+    log, places = log_of(4)
+    assert places_of(from_answer(log)) == places
+    assert len(from_answer(b"")) == 0
+    with pytest.raises(
+        RecordError, match=f"no whole record {places[3]} bytes into an answer of {len(log) - 1}"
+    ):
+        from_answer(log[:-1])
+
+
+# ---- finding the way again ----
+
+
+def test_the_next_record_is_found_behind_damage() -> None:
+    log, places = log_of(6)
+    assert find(log, 0, len(log), base=BASE) == 0
+    assert find(log, 1, len(log), base=BASE) == places[1]
+    assert find(log, places[5] + 1, len(log), base=BASE) == -1
+    assert find(log, 1, places[1], base=BASE) == -1  # begins before `stop`
+    assert find(log, 0, len(log), base=BASE + 1) == -1  # they know their place
+    broken = changed(log, places[2] + MAGIC_AT, b"\0")
+    assert find(broken, places[2], len(log), base=BASE) == places[3]
+    assert find(b"\xda" * 500, 0, 500) == -1
+    assert find(b"", 0, 9) == -1
+
+
+def test_a_record_inside_of_a_body_is_not_found_as_one() -> None:
+    inner, _ = log_of(3, base=0)
+    log, places = log_of(2, body=inner)
+    assert find(log, 1, len(log), base=BASE) == places[1]
+
+
+# ---- bytes of any kind ----
+
+LOG, PLACES = log_of(12)
+ENTRIES = entries_of(LOG, PLACES)
+EDITS = some.lists(
+    some.tuples(some.integers(0, len(LOG) - 1), some.binary(min_size=1, max_size=8)), max_size=6
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(EDITS, some.integers(0, len(LOG)), some.booleans())
+@example([(0, b"\x7f\xff\xff\xff")], len(LOG), True)
+def test_no_bytes_lead_outside(edits: list[tuple[int, bytes]], cut: int, check_crc: bool) -> None:
+    window = bytearray(LOG)
+    for at, value in edits:
+        window[at : at + len(value)] = value
+    data = bytes(window[:cut])
+    spans, behind, _ = walk(data, 0, len(data), base=BASE, check_crc=check_crc)
+    checked(spans, data)
+    assert 0 <= behind <= len(data)
+    at = 0
+    while (at := find(data, at, len(data), base=BASE)) >= 0:
+        assert at <= len(data) - 91
+        at += 1
+    try:
+        checked(from_answer(data), data)
+        checked(from_entries(data, ENTRIES, base=BASE, first=0)[0], data)
+    except RecordError:
+        pass
+
+
+@settings(max_examples=300, deadline=None)
+@given(some.binary(max_size=200), some.integers(-(1 << 63), (1 << 63) - 1), some.integers(0, 1 << 40))
+def test_no_entries_lead_outside(entries: bytes, place: int, base: int) -> None:
+    rows = entries + struct.pack(">qiq", place, 120, 0) + ENTRIES
+    tags = frozenset(map(java_hash, ("tag0", "tag1", "tag2")))
+    for given_tags in (None, tags):
+        try:
+            spans, used = from_entries(LOG, rows, base=base, first=0, tags=given_tags)
+        except RecordError:
+            continue
+        checked(spans, LOG)
+        assert 0 <= used <= len(rows) // 20
+
+
+def checked(spans: Spans, data: bytes) -> None:
+    for index in range(len(spans)):
+        record = spans[index]
+        place = spans.position(index)
+        assert place + record.size <= len(data)
+        assert record.body in data[place : place + record.size]
+
+
+def test_the_end_of_a_window_is_the_end_of_memory(tmp_path: Path) -> None:
+    """Behind the mapping lies a page that nobody may touch: reading a byte too far ends the process."""
+    program = """
+import mmap, sys
+from firearrow._native.bulk.spans import find, from_answer, from_entries, walk
+from tests.spark.test_spans import BASE, ENTRIES, LOG
+from firearrow._native.store.record import RecordError
+import ctypes
+page = mmap.PAGESIZE
+room = -(-len(LOG) // page) * page
+area = mmap.mmap(-1, room + page)
+start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + room), page, 0) == 0
+for cut in range(0, len(LOG) + 1, 3):
+    data = LOG[:cut]
+    area[room - cut : room] = data
+    window = memoryview(area)[room - cut : room]
+    walk(window, 0, cut, base=BASE, check_crc=True)
+    for at in range(0, cut, 97):
+        find(window, at, cut, base=BASE)
+    try:
+        from_entries(window, ENTRIES, base=BASE, first=0)
+        from_answer(window)
+    except RecordError:
+        pass
+print("read")
+"""
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "read\n"), done.stderr[-2000:]
