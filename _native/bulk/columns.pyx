@@ -12,7 +12,7 @@ from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most, value
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.bulk.utf8 cimport is_utf8
 from firearrow._native.store.bytes cimport get_i32
-from firearrow._native.store.layout cimport AT_SIZE, SYS_COMPRESSED
+from firearrow._native.store.layout cimport AT_SIZE, HOST_V4_BYTES, SYS_COMPRESSED
 from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, record_of
 
 from firearrow._native.store.record import RecordError
@@ -346,7 +346,22 @@ cdef void write_texts(
         text = text_at(first, index * stride)
         if index + 1 < count:
             fa_prefetch(text_at(first, (index + 1) * stride).at)
-        memcpy(to + starts[index], text.at, text.length)
+        copy(to + starts[index], text.at, text.length)
+
+
+cdef inline void copy(char *to, const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    """Most texts are short: two copies of a fixed size, which may overlap, are quicker than a call."""
+    if length > 32 or length < 4:
+        memcpy(to, at, length)
+    elif length >= 16:
+        memcpy(to, at, 16)
+        memcpy(to + length - 16, at + length - 16, 16)
+    elif length >= 8:
+        memcpy(to, at, 8)
+        memcpy(to + length - 8, at + length - 8, 8)
+    else:
+        memcpy(to, at, 4)
+        memcpy(to + length - 4, at + length - 4, 4)
 
 
 cdef void write_hosts(
@@ -358,12 +373,18 @@ cdef void write_hosts(
     cdef Text *before = NULL
     for index in range(count):
         host = text_at(<const char *> &views[index], at)
-        if before is not NULL and host.length == before.length and memcmp(host.at, before.at, host.length) == 0:
+        if before is not NULL and same_host(host, before):
             found[index] = found[index - 1]
         else:
             found[index].at = to + index * HOST_TEXT_BYTES_MAX
             found[index].length = write_host(host, to + index * HOST_TEXT_BYTES_MAX)
         before = host
+
+
+cdef inline bint same_host(const Text *one, const Text *other) noexcept nogil:
+    if one.length == HOST_V4_BYTES:           # of a fixed size, a comparison is no call
+        return other.length == HOST_V4_BYTES and memcmp(one.at, other.at, HOST_V4_BYTES) == 0
+    return one.length == other.length and memcmp(one.at, other.at, one.length) == 0
 
 
 cdef void choose(

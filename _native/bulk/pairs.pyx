@@ -1,12 +1,29 @@
 """Properties of records, found once (see pairs.pxd)."""
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport qsort
-from libc.string cimport memchr, memcmp
+from libc.string cimport memcmp, memcpy
 
 from firearrow._native.store.record cimport Text
 
-cdef Py_ssize_t COMPARED_MAX = 32   # so many are compared with each other, more are sorted: a text is 32 KiB at most
+cdef extern from *:
+    """
+    #define fa_lowest_bit(bits) __builtin_ctzll(bits)
+    _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "eight bytes are read at a time, the first the lowest");
+    """
+    int fa_lowest_bit(uint64_t bits) noexcept nogil
+
+cdef enum:
+    COMPARED_MAX = 32                 # so many are compared with each other, more are sorted: a text may have thousands
+
+cdef uint64_t HIGH_BITS = 0x8080808080808080U
+cdef uint64_t THREES = 0x0303030303030303U
+
+cdef struct Piece:                    # what is between two separators, as far as it was seen
+    const uint8_t *name
+    const uint8_t *value              # NULL: no 0x01 yet
+    Pair *to                          # where it goes
+
 
 
 cdef Py_ssize_t pairs_at_most(const Text *text) noexcept nogil:
@@ -16,26 +33,49 @@ cdef Py_ssize_t pairs_at_most(const Text *text) noexcept nogil:
 cdef Py_ssize_t find_pairs(const Text *text, Pair *to) noexcept nogil:
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = at + text.length
-    cdef const uint8_t *stop
-    cdef const uint8_t *mark
-    cdef Py_ssize_t count = 0
+    cdef Piece piece
+    cdef uint64_t eight, marks
+    piece.name = at
+    piece.value = NULL
+    piece.to = to
+    while end - at >= 8:
+        memcpy(&eight, at, 8)
+        marks = ~((eight | HIGH_BITS) - THREES) & ~eight & HIGH_BITS    # the high bit of each byte that is 0, 1 or 2
+        while marks:
+            separator(&piece, at + (fa_lowest_bit(marks) >> 3))
+            marks &= marks - 1
+        at += 8
     while at < end:
-        stop = <const uint8_t *> memchr(at, 2, end - at)
-        if stop is NULL:
-            stop = end
-        mark = <const uint8_t *> memchr(at, 1, stop - at)
-        if mark is not NULL and mark > at and mark + 1 < stop:
-            to[count].name.at = at
-            to[count].name.length = mark - at
-            to[count].value.at = mark + 1
-            to[count].value.length = stop - mark - 1
-            count += 1
-        at = stop + 1
-    return last_ones(to, count)
+        separator(&piece, at)
+        at += 1
+    close(&piece, end)
+    return last_ones(to, piece.to - to)
+
+
+cdef inline void separator(Piece *piece, const uint8_t *at) noexcept nogil:
+    if at[0] == 1 and piece.value is NULL:
+        piece.value = at + 1
+    elif at[0] == 2:
+        close(piece, at)
+        piece.name = at + 1
+        piece.value = NULL
+
+
+cdef inline void close(Piece *piece, const uint8_t *end) noexcept nogil:
+    if piece.value is NULL or piece.value - 1 == piece.name or piece.value == end:
+        return
+    piece.to.name.at = piece.name
+    piece.to.name.length = piece.value - 1 - piece.name
+    piece.to.value.at = piece.value
+    piece.to.value.length = end - piece.value
+    piece.to += 1
 
 
 cdef inline bint same(const Text *one, const Text *other) noexcept nogil:
-    return one.length == other.length and memcmp(one.at, other.at, one.length) == 0
+    """Names, never empty; most differ in what is asked first."""
+    return (
+        one.length == other.length and one.at[0] == other.at[0] and memcmp(one.at + 1, other.at + 1, one.length - 1) == 0
+    )
 
 
 cdef Text *value_of(Pair *pairs, Py_ssize_t count, const Text *name) noexcept nogil:

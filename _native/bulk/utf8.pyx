@@ -1,4 +1,4 @@
-"""UTF-8 checked without decoding it (see utf8.pxd): eight ASCII bytes at a time, then by the first byte of a letter."""
+"""UTF-8 checked without decoding it (see utf8.pxd): ASCII eight bytes at a time, all else by the first byte of a letter."""
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -8,23 +8,31 @@ cdef uint64_t HIGH_BITS = 0x8080808080808080U
 
 cdef bint is_utf8(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     cdef const uint8_t *end = at + length
-    cdef uint64_t eight
     cdef Py_ssize_t step
+    if is_ascii(at, length):
+        return True
     while at < end:
-        while end - at >= 8:
-            memcpy(&eight, at, 8)
-            if eight & HIGH_BITS:
-                break
-            at += 8
-        while at < end and at[0] < 0x80:
+        if at[0] < 0x80:
             at += 1
-        if at == end:
-            return True
+            continue
         step = letter_bytes(at, end - at)
         if step == 0:
             return False
         at += step
     return True
+
+
+cdef bint is_ascii(const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    cdef uint64_t eight, all_bits = 0
+    cdef Py_ssize_t index = 0
+    while index + 8 <= length:
+        memcpy(&eight, at + index, 8)
+        all_bits |= eight
+        index += 8
+    while index < length:
+        all_bits |= at[index]
+        index += 1
+    return all_bits & HIGH_BITS == 0
 
 
 cdef inline bint goes_on(uint8_t byte) noexcept nogil:
