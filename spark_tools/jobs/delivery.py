@@ -54,8 +54,10 @@ class Delivery:
         self.sending.check()
         watch = Watch()
         origin, choice = self.source.origin(), self.source.choice()
-        job = f"{self.job}-dry-run" if self.dry_run else self.job
-        with checkpoint(self.running.checkpoint, job, self.digested, partial(self._plan, origin)) as held:
+        job, place = self.job, self.running.checkpoint
+        if self.dry_run:
+            job, place = f"{job}-dry-run", place and place / "dry-run"
+        with checkpoint(place, job, self.digested, partial(self._plan, origin)) as held:
             report = Report(
                 job=job, id=held.id, source=str(origin), checkpoint=str(held.folder), resumed=held.resumed,
                 arguments=self.digested,
@@ -82,7 +84,7 @@ class Delivery:
         report.add(held, held.marks.written())
         report.counts = counting.told(held, held.marks.written())
         if not report.failures:
-            shutil.rmtree(held.folder)
+            held.forget()
 
     def _deliver(self, held: Checkpoint, origin: Origin, choice: Choice, report: Report) -> None:
         target = self.sending.cluster()

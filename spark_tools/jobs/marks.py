@@ -11,6 +11,7 @@ file system they share. A mark that cannot be read counts as none: its slice is 
 import fcntl
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
 from firearrow.spark_tools.origin import QueueRange
 
 VERSION = 1
+PLAN, LOCK = "plan.json", "lock"
 PLAN_BYTES_MAX = 1 << 30
 MARK_BYTES_MAX = 16 << 20
 BAD_JSON = (orjson.JSONDecodeError, KeyError, TypeError, ValueError)
@@ -106,6 +108,14 @@ class Checkpoint:
     def marks(self) -> Marks:
         return Marks(self.folder / "marks")
 
+    def forget(self) -> None:
+        """Take away what the checkpoint has written, and the folder if nothing else is in it."""
+        shutil.rmtree(self.marks.folder)
+        for name in (PLAN, LOCK):
+            (self.folder / name).unlink()
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
     def unfinished(self, marks: Marks | None = None) -> list[Slice]:
         """What those marks, or the checkpoint's own, do not have to the end."""
         ends = {mark.number: mark.next for mark in (marks or self.marks).written()}
@@ -129,7 +139,7 @@ def checkpoint(
     place = (folder or Path(f".firearrow-{job}-{mark}")).absolute()
     try:
         (place / "marks").mkdir(parents=True, exist_ok=True)
-        lock = os.open(place / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        lock = os.open(place / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise OptionWrong(f"--checkpoint: {place} cannot be used: {error.strerror}") from None
     try:
@@ -162,13 +172,13 @@ def _begin(place: Path, job: str, mark: str, ranges: Iterable[QueueRange]) -> Ch
         file.write(orjson.dumps(plan))
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(place / "plan.json")
+    beside.replace(place / PLAN)
     return Checkpoint(place, job, name, created_ms, slices, resumed=False)
 
 
 def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
     try:
-        with (place / "plan.json").open("rb") as file:
+        with (place / PLAN).open("rb") as file:
             held = orjson.loads(file.read(PLAN_BYTES_MAX))
         made_by, arguments, version = held["job"], held["arguments"], held["version"]
         slices = tuple(Slice(number, _range(row)) for number, row in enumerate(held["slices"]))

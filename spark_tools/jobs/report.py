@@ -9,13 +9,14 @@ from typing import Any
 import orjson
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.jobs.marks import Checkpoint, Mark
 
 NAMED_MAX = 1000
 SHOWN_MAX = 10
+ROWS_SHOWN = 50
 
 
 @dataclass(slots=True)
@@ -66,25 +67,38 @@ class Report:
             raise OptionWrong(f"--report: {file} cannot be written: {error.strerror}") from None
 
     def show(self, console: Console) -> None:
+        arrow = f" → {self.target}" if self.target else ""
+        console.print(f"{self.job}: {self.source}{arrow}", markup=False, highlight=False, soft_wrap=True)
+        names = ["offsets", *(name for name in self.totals if name != "offsets")]
+        rows = [
+            (topic, [counts.get(name, 0) for name in names]) for topic, counts in sorted(self.topics.items())
+        ]
+        if len(rows) > 1:
+            rows.append(("all", [self.totals.get(name, 0) for name in names]))
         table = Table(
-            title=f"{self.job}: {escape(self.source)}" + (f" → {escape(self.target)}" if self.target else "")
+            *(Column(name, justify="right" if name != "topic" else "left") for name in ("topic", *names))
         )
-        names = [name for name in self.totals if name != "offsets"]
-        for name in ("topic", "offsets", *names):
-            table.add_column(name, justify="left" if name == "topic" else "right")
-        for topic, counts in sorted(self.topics.items()):
-            table.add_row(escape(topic), *(f"{counts.get(name, 0):,}" for name in ("offsets", *names)))
-        if len(self.topics) > 1:
-            table.add_section()
-            table.add_row("all", *(f"{self.totals.get(name, 0):,}" for name in ("offsets", *names)))
+        for topic, numbers in rows:
+            table.add_row(escape(topic), *(f"{number:,}" for number in numbers))
         console.print(table)
+        if self.counts:
+            console.print(self._counted())
         for line in self._lines():
-            console.print(line, markup=False, highlight=False)
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _counted(self) -> Table:
+        table = Table("topic", "tag", "hour", Column("messages", justify="right"))
+        rows = [(topic, row) for topic, groups in self.counts.items() for row in groups]
+        for topic, row in rows[:ROWS_SHOWN]:
+            table.add_row(escape(topic), escape(row["tag"]), row["hour"], f"{row['messages']:,}")
+        if len(rows) > ROWS_SHOWN:
+            table.add_row("…", "", "", f"{len(rows) - ROWS_SHOWN:,} more lines are in the report")
+        return table
 
     def _lines(self) -> Iterable[str]:
-        messages = self.totals.get("messages", 0)
+        sent = 0 if self.resumed else self.totals.get("messages", 0)
         yield f"{self.seconds:.1f} s" + (
-            f", {messages / self.seconds:,.0f} messages/s" if self.seconds else ""
+            f", {sent / self.seconds:,.0f} messages/s" if sent and self.seconds else ""
         )
         yield from _some("note", self.notes)
         yield from _some("lost", [f"{count:,} messages, {part}" for part, count in sorted(self.lost.items())])
