@@ -39,8 +39,8 @@ cli = program()
 def import_(
     sending: TargetArguments,
     running: RunArguments,
-    files: Annotated[
-        Path | None, Option("--files", help="Folder of an export, or a folder or file of other Parquet.")
+    parquet: Annotated[
+        Path | None, Option("--parquet", help="Folder of an export, or a folder or file of other Parquet.")
     ] = None,
     unordered: Annotated[
         bool,
@@ -59,11 +59,11 @@ def import_(
 ) -> None:
     """Send messages of Parquet files to topics."""
     sending.check()
-    if files is None:
-        raise OptionWrong("--files: a folder or file of Parquet is needed")
-    watch, place = Watch(), files.absolute()
+    if parquet is None:
+        raise OptionWrong("--parquet: a folder or file of Parquet is needed")
+    watch, place = Watch(), parquet.absolute()
     found = imported(place, contents=check_files, ordered=not unordered)
-    given = as_text(sending) | {"files": str(place), "unordered": unordered, "provenance": provenance}
+    given = as_text(sending) | {"parquet": str(place), "unordered": unordered, "provenance": provenance}
     report = Report(JOB, "", found.source, sending.target or "", given)
     outlet = _outlet(found, sending, unordered)
     if dry_run:
