@@ -1,32 +1,25 @@
-"""Columns of records (see columns.pxd): sizes first, then one loop a column, without an object for a record."""
+"""Columns of records (see columns.pxd): sizes first, then one loop of fills a column, without an object for a record."""
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy, memset
 
-from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX, write_host
-from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most, value_of
+from firearrow._native.bulk.fills cimport (
+    OFFSET_MAX, choose, fa_prefetch, text_at, write_hosts, write_i32, write_i64, write_offsets, write_texts, write_times,
+)
+from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX
+from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.bulk.utf8 cimport is_utf8
 from firearrow._native.store.bytes cimport get_i32
-from firearrow._native.store.layout cimport AT_SIZE, HOST_V4_BYTES, SYS_COMPRESSED
+from firearrow._native.store.layout cimport AT_SIZE, SYS_COMPRESSED
 from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, record_of
 
 from firearrow._native.store.record import RecordError
 
-cdef extern from *:
-    """
-    #define fa_prefetch(address) __builtin_prefetch(address)
-    """
-    void fa_prefetch(const void *address) noexcept nogil
-
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
-cdef int64_t OFFSET_MAX = 0x7FFFFFFF
-cdef int64_t MS_MIN = -62135596800000           # 0001-01-01
-cdef int64_t MS_MAX = 253402300799999           # the end of 9999
 cdef enum:
     AHEAD = 6                                   # records whose bytes are asked for before they are wanted
     LINE_BYTES = 64
@@ -265,12 +258,6 @@ cdef class Columns:
         )
 
 
-# ---- the loops -------------------------------------------------------------------------------------------------------
-
-cdef inline Text *text_at(const char *view, Py_ssize_t at) noexcept nogil:
-    return <Text *> (view + at)
-
-
 cdef inline void approach(Spans spans, Py_ssize_t index) noexcept nogil:
     """Asks for the head of a record some way ahead, and for the end, where topic and properties are, of a nearer one."""
     cdef const unsigned char *record
@@ -295,110 +282,3 @@ cdef Py_ssize_t next_bad(RecordView *views, Py_ssize_t index, Py_ssize_t count, 
             break
         index += 1
     return index
-
-
-cdef void write_i32(RecordView *views, Py_ssize_t count, Py_ssize_t at, int32_t *to) noexcept nogil:
-    cdef Py_ssize_t index
-    for index in range(count):
-        to[index] = (<int32_t *> (<char *> &views[index] + at))[0]
-
-
-cdef void write_i64(RecordView *views, Py_ssize_t count, Py_ssize_t at, int64_t *to) noexcept nogil:
-    cdef Py_ssize_t index
-    for index in range(count):
-        to[index] = (<int64_t *> (<char *> &views[index] + at))[0]
-
-
-cdef Py_ssize_t write_times(
-    RecordView *views, Py_ssize_t count, Py_ssize_t at, int64_t *to, uint8_t *bits
-) noexcept nogil:
-    """How many are there."""
-    cdef Py_ssize_t index, there = 0
-    cdef int64_t ms
-    memset(bits, 0, (count + 7) // 8)
-    for index in range(count):
-        ms = (<int64_t *> (<char *> &views[index] + at))[0]
-        to[index] = 0
-        if MS_MIN <= ms <= MS_MAX:
-            to[index] = ms * 1000
-            bits[index >> 3] |= 1 << (index & 7)
-            there += 1
-    return there
-
-
-cdef int64_t write_offsets(const char *first, Py_ssize_t stride, Py_ssize_t count, int32_t *to) noexcept nogil:
-    """The bytes of all; beyond OFFSET_MAX what was written means nothing."""
-    cdef Py_ssize_t index
-    cdef int64_t total = 0
-    for index in range(count):
-        to[index] = <int32_t> total
-        total += text_at(first, index * stride).length
-    to[count] = <int32_t> total
-    return total
-
-
-cdef void write_texts(
-    const char *first, Py_ssize_t stride, Py_ssize_t count, const int32_t *starts, char *to
-) noexcept nogil:
-    cdef Py_ssize_t index
-    cdef Text *text
-    for index in range(count):
-        text = text_at(first, index * stride)
-        if index + 1 < count:
-            fa_prefetch(text_at(first, (index + 1) * stride).at)
-        copy(to + starts[index], text.at, text.length)
-
-
-cdef inline void copy(char *to, const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    """Most texts are short: two copies of a fixed size, which may overlap, are quicker than a call."""
-    if length > 32 or length < 4:
-        memcpy(to, at, length)
-    elif length >= 16:
-        memcpy(to, at, 16)
-        memcpy(to + length - 16, at + length - 16, 16)
-    elif length >= 8:
-        memcpy(to, at, 8)
-        memcpy(to + length - 8, at + length - 8, 8)
-    else:
-        memcpy(to, at, 4)
-        memcpy(to + length - 4, at + length - 4, 4)
-
-
-cdef void write_hosts(
-    RecordView *views, Py_ssize_t count, Py_ssize_t at, uint8_t *to, Text *found
-) noexcept nogil:
-    """A host that follows itself is written once."""
-    cdef Py_ssize_t index
-    cdef Text *host
-    cdef Text *before = NULL
-    for index in range(count):
-        host = text_at(<const char *> &views[index], at)
-        if before is not NULL and same_host(host, before):
-            found[index] = found[index - 1]
-        else:
-            found[index].at = to + index * HOST_TEXT_BYTES_MAX
-            found[index].length = write_host(host, to + index * HOST_TEXT_BYTES_MAX)
-        before = host
-
-
-cdef inline bint same_host(const Text *one, const Text *other) noexcept nogil:
-    if one.length == HOST_V4_BYTES:           # of a fixed size, a comparison is no call
-        return other.length == HOST_V4_BYTES and memcmp(one.at, other.at, HOST_V4_BYTES) == 0
-    return one.length == other.length and memcmp(one.at, other.at, one.length) == 0
-
-
-cdef void choose(
-    Pair *pairs, const int32_t *ends, Py_ssize_t count, const Text *name, Text *found, uint8_t *bits
-) noexcept nogil:
-    """The value of that name in each record; where there is none, nothing, and its bit is 0."""
-    cdef Py_ssize_t index
-    cdef Text *value
-    memset(bits, 0, (count + 7) // 8)
-    for index in range(count):
-        value = value_of(pairs + ends[index], ends[index + 1] - ends[index], name)
-        if value is NULL:
-            found[index].at = name.at
-            found[index].length = 0
-        else:
-            found[index] = value[0]
-            bits[index >> 3] |= 1 << (index & 7)

@@ -1,0 +1,38 @@
+# The loops that fill columns: from what was found of each record into buffers of the exact size. Any thread.
+#
+# Borrows everything, frees nothing. `at`: where in a RecordView the number or Text stands. Whoever calls has made room:
+# count numbers, (count + 7) / 8 bytes of bits, count + 1 offsets, as many bytes as `write_offsets` says.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from firearrow._native.bulk.pairs cimport Pair
+from firearrow._native.store.record cimport RecordView, Text
+
+cdef extern from *:
+    """
+    #define fa_prefetch(address) __builtin_prefetch(address)
+    #define FA_OFFSET_MAX INT64_C(0x7FFFFFFF)
+    """
+    const int64_t OFFSET_MAX "FA_OFFSET_MAX"      # of Arrow's texts and lists
+    void fa_prefetch(const void *address) noexcept nogil
+
+
+cdef inline Text *text_at(const char *view, Py_ssize_t at) noexcept nogil:
+    return <Text *> (view + at)
+
+
+cdef void write_i32(RecordView *views, Py_ssize_t count, Py_ssize_t at, int32_t *to) noexcept nogil
+cdef void write_i64(RecordView *views, Py_ssize_t count, Py_ssize_t at, int64_t *to) noexcept nogil
+cdef Py_ssize_t write_times(
+    RecordView *views, Py_ssize_t count, Py_ssize_t at, int64_t *to, uint8_t *bits
+) noexcept nogil
+cdef int64_t write_offsets(const char *first, Py_ssize_t stride, Py_ssize_t count, int32_t *to) noexcept nogil
+cdef void write_texts(
+    const char *first, Py_ssize_t stride, Py_ssize_t count, const int32_t *starts, char *to
+) noexcept nogil
+cdef void write_hosts(
+    RecordView *views, Py_ssize_t count, Py_ssize_t at, uint8_t *to, Text *found
+) noexcept nogil
+cdef void choose(
+    Pair *pairs, const int32_t *ends, Py_ssize_t count, const Text *name, Text *found, uint8_t *bits
+) noexcept nogil

@@ -1,0 +1,119 @@
+"""The loops that fill columns (see fills.pxd)."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcmp, memcpy, memset
+
+from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX, write_host
+from firearrow._native.bulk.pairs cimport Pair, value_of
+from firearrow._native.store.layout cimport HOST_V4_BYTES
+from firearrow._native.store.record cimport RecordView, Text
+
+cdef int64_t MS_MIN = -62135596800000           # 0001-01-01
+cdef int64_t MS_MAX = 253402300799999           # the end of 9999
+
+
+cdef void write_i32(RecordView *views, Py_ssize_t count, Py_ssize_t at, int32_t *to) noexcept nogil:
+    cdef Py_ssize_t index
+    for index in range(count):
+        to[index] = (<int32_t *> (<char *> &views[index] + at))[0]
+
+
+cdef void write_i64(RecordView *views, Py_ssize_t count, Py_ssize_t at, int64_t *to) noexcept nogil:
+    cdef Py_ssize_t index
+    for index in range(count):
+        to[index] = (<int64_t *> (<char *> &views[index] + at))[0]
+
+
+cdef Py_ssize_t write_times(
+    RecordView *views, Py_ssize_t count, Py_ssize_t at, int64_t *to, uint8_t *bits
+) noexcept nogil:
+    """How many are there."""
+    cdef Py_ssize_t index, there = 0
+    cdef int64_t ms
+    memset(bits, 0, (count + 7) // 8)
+    for index in range(count):
+        ms = (<int64_t *> (<char *> &views[index] + at))[0]
+        to[index] = 0
+        if MS_MIN <= ms <= MS_MAX:
+            to[index] = ms * 1000
+            bits[index >> 3] |= 1 << (index & 7)
+            there += 1
+    return there
+
+
+cdef int64_t write_offsets(const char *first, Py_ssize_t stride, Py_ssize_t count, int32_t *to) noexcept nogil:
+    """The bytes of all; beyond OFFSET_MAX what was written means nothing."""
+    cdef Py_ssize_t index
+    cdef int64_t total = 0
+    for index in range(count):
+        to[index] = <int32_t> total
+        total += text_at(first, index * stride).length
+    to[count] = <int32_t> total
+    return total
+
+
+cdef void write_texts(
+    const char *first, Py_ssize_t stride, Py_ssize_t count, const int32_t *starts, char *to
+) noexcept nogil:
+    cdef Py_ssize_t index
+    cdef Text *text
+    for index in range(count):
+        text = text_at(first, index * stride)
+        if index + 1 < count:
+            fa_prefetch(text_at(first, (index + 1) * stride).at)
+        copy(to + starts[index], text.at, text.length)
+
+
+cdef inline void copy(char *to, const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    """Most texts are short: two copies of a fixed size, which may overlap, are quicker than a call."""
+    if length > 32 or length < 4:
+        memcpy(to, at, length)
+    elif length >= 16:
+        memcpy(to, at, 16)
+        memcpy(to + length - 16, at + length - 16, 16)
+    elif length >= 8:
+        memcpy(to, at, 8)
+        memcpy(to + length - 8, at + length - 8, 8)
+    else:
+        memcpy(to, at, 4)
+        memcpy(to + length - 4, at + length - 4, 4)
+
+
+cdef void write_hosts(
+    RecordView *views, Py_ssize_t count, Py_ssize_t at, uint8_t *to, Text *found
+) noexcept nogil:
+    """A host that follows itself is written once."""
+    cdef Py_ssize_t index
+    cdef Text *host
+    cdef Text *before = NULL
+    for index in range(count):
+        host = text_at(<const char *> &views[index], at)
+        if before is not NULL and same_host(host, before):
+            found[index] = found[index - 1]
+        else:
+            found[index].at = to + index * HOST_TEXT_BYTES_MAX
+            found[index].length = write_host(host, to + index * HOST_TEXT_BYTES_MAX)
+        before = host
+
+
+cdef inline bint same_host(const Text *one, const Text *other) noexcept nogil:
+    if one.length == HOST_V4_BYTES:           # of a fixed size, a comparison is no call
+        return other.length == HOST_V4_BYTES and memcmp(one.at, other.at, HOST_V4_BYTES) == 0
+    return one.length == other.length and memcmp(one.at, other.at, one.length) == 0
+
+
+cdef void choose(
+    Pair *pairs, const int32_t *ends, Py_ssize_t count, const Text *name, Text *found, uint8_t *bits
+) noexcept nogil:
+    """The value of that name in each record; where there is none, nothing, and its bit is 0."""
+    cdef Py_ssize_t index
+    cdef Text *value
+    memset(bits, 0, (count + 7) // 8)
+    for index in range(count):
+        value = value_of(pairs + ends[index], ends[index + 1] - ends[index], name)
+        if value is NULL:
+            found[index].at = name.at
+            found[index].length = 0
+        else:
+            found[index] = value[0]
+            bits[index >> 3] |= 1 << (index & 7)
