@@ -23,3 +23,7 @@ class DataLoss(SparkToolsError):
 
 class SendFailed(SparkToolsError):
     """The target did not take messages; nothing behind them was counted as sent."""
+
+
+class Unreachable(SparkToolsError):
+    """Brokers or name servers gave no answer for as long as was waited; the text names them."""

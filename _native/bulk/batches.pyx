@@ -21,7 +21,7 @@ cdef extern from "Python.h":
     char *start_of "PyBytes_AS_STRING"(PyObject *text) noexcept
     int _PyBytes_Resize(PyObject **text, Py_ssize_t size) except -1
 
-BATCH_BYTES_MAX = (4 << 20) - (64 << 10)
+BATCH_BYTES_MAX = (4 << 20) - (256 << 10)
 BATCH_COUNT_MAX = 1024
 REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC = "REPLAY_JOB", "REPLAY_BROKER", "REPLAY_TOPIC"
 REPLAY_QUEUE, REPLAY_OFFSET = "REPLAY_QUEUE", "REPLAY_OFFSET"

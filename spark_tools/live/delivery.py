@@ -1,0 +1,212 @@
+"""Delivery: requests that send to one broker, until each is stored or refused. At least once.
+
+A connection that is lost, or silent for too long, is replaced, and all that has no answer leaves again in its order.
+One thread; only routes are asked for in the client's loop.
+"""
+
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.client.errors import BrokerError, ClientError, ConfigError
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import SendFailed
+from firearrow.spark_tools.live.link import BUSY, PAUSE_MAX_S, PAUSE_S, Link
+from firearrow.spark_tools.live.wire import Wire, connect
+
+SILENT_S = 15.0
+OPAQUE_MAX = 0x7FFFFFFF
+STORED = frozenset({
+    ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+})  # fmt: skip
+"""In the log, though maybe not as safely as the broker is set to."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """`queue` as brokers name it. In the end it has either `offsets` or a `failure`, and `settled` is called."""
+
+    queue: MessageQueue
+    command: RemotingCommand
+    body: bytes
+    count: int
+    settled: Callable[["Request"], None]
+    offsets: range | None = None
+    failure: SendFailed | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.offsets is not None or self.failure is not None
+
+
+class Delivery:
+    """`timeout_s`: how long a broker that is gone, silent or busy is waited for before requests fail."""
+
+    def __init__(self, link: Link, broker_name: str, topic: str, timeout_s: float) -> None:
+        self.unanswered: dict[int, Request] = {}
+        self._link = link
+        self._broker_name = broker_name
+        self._topic = topic
+        self._patience = _Patience(timeout_s)
+        self._silent_s = min(SILENT_S, timeout_s)
+        self._wire: Wire | None = None
+        self._address = ""
+        self._opaque = 0
+
+    def send(self, request: Request) -> None:
+        """Back when it has left, or failed."""
+        self._opaque = self._opaque % OPAQUE_MAX + 1
+        request.command.opaque = self._opaque
+        self.unanswered[self._opaque] = request
+        try:
+            if self._wire is None:
+                self._connect()
+            else:
+                self._write(self._wire, request)
+        except (OSError, ClientError) as error:
+            self._recover(error)
+
+    def collect(self) -> None:
+        """Take the answers that are here; wait for one if there is none. Nothing to do without unanswered requests."""
+        if self._wire is None:
+            return
+        try:
+            answers = self._wire.answers(self._silent_s)
+        except OSError as error:
+            self._recover(error)
+            return
+        for answer in answers:
+            self._take(answer)
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None
+
+    # ---- answers ----
+
+    def _take(self, answer: RemotingCommand) -> None:
+        request = self.unanswered.get(answer.opaque)
+        if request is None:
+            return
+        if answer.code == ResponseCode.GO_AWAY:
+            self._recover(self._refusal(answer))
+        elif answer.code in BUSY:
+            self._again(request, self._refusal(answer))
+        else:
+            self._patience.renew()
+            del self.unanswered[answer.opaque]
+            self._settle(request, answer)
+
+    def _settle(self, request: Request, answer: RemotingCommand) -> None:
+        try:
+            if answer.code not in STORED:
+                raise self._refusal(answer)
+            first = answer.integer("queueOffset")
+        except (BrokerError, FieldError) as error:
+            _fail(request, error)
+        else:
+            request.offsets = range(first, first + request.count)
+            request.settled(request)
+
+    def _refusal(self, answer: RemotingCommand) -> BrokerError:
+        return BrokerError(answer.code, answer.remark or "", self._broker_name)
+
+    def _again(self, request: Request, busy: BrokerError) -> None:
+        if not self._patience.wait():
+            self._give_up(busy)
+            return
+        try:
+            if self._wire is not None:
+                self._write(self._wire, request)
+        except (OSError, ClientError) as error:
+            self._recover(error)
+
+    # ---- the connection ----
+
+    def _connect(self) -> None:
+        """A new one, on which all that is unanswered leaves."""
+        wire = connect(self._link, self._master())
+        try:
+            for request in self.unanswered.values():
+                self._write(wire, request)
+        except BaseException:
+            wire.close()
+            raise
+        self._wire = wire
+
+    def _master(self) -> str:
+        """By a fresh route: a broker may come back elsewhere."""
+        link, name, topic = self._link, self._broker_name, self._topic
+
+        async def asking() -> str:
+            await link.instance.routes.refresh(topic)
+            return await link.instance.master(name)
+
+        self._address = link.run(asking)
+        return self._address
+
+    def _write(self, wire: Wire, request: Request) -> None:
+        """The head is made without the body, which is signed with it but never copied."""
+        command = request.command
+        command.body = request.body
+        self._link.instance.channels.prepare(command, self._address)
+        command.body = b""
+        head = bytearray(command.encode())
+        struct.pack_into(">i", head, 0, len(head) - 4 + len(request.body))
+        wire.write((bytes(head), request.body), self._silent_s)
+
+    def _recover(self, error: Exception) -> None:
+        """Connect again, until it works or patience ends."""
+        while True:
+            self.close()
+            if isinstance(error, ConfigError) or not self._patience.wait():
+                self._give_up(error)
+                return
+            try:
+                self._connect()
+            except (OSError, ClientError, ConfigError) as again:
+                error = again
+            else:
+                return
+
+    def _give_up(self, error: Exception) -> None:
+        failed, self.unanswered = self.unanswered, {}
+        self.close()
+        self._patience.renew()
+        for request in failed.values():
+            _fail(request, error)
+
+
+class _Patience:
+    """How long trouble may last. It begins with the first `wait` and ends with `renew`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: float | None = None
+        self._pause_s = PAUSE_S
+
+    def renew(self) -> None:
+        self._until, self._pause_s = None, PAUSE_S
+
+    def wait(self) -> bool:
+        """Rest a moment, each time a longer one. False: it has been long enough."""
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + self._seconds
+        if now + self._pause_s > self._until:
+            return False
+        time.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+        return True
+
+
+def _fail(request: Request, error: Exception) -> None:
+    queue = request.queue
+    request.failure = SendFailed(f"{queue.topic}@{queue.broker_name}:{queue.queue_id}: {error}")
+    request.failure.__cause__ = error
+    request.settled(request)

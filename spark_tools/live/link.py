@@ -1,0 +1,111 @@
+"""Link: what all live readers and senders of one process share for one Target: an Admin in the client's loop thread.
+
+Kept open for the next task when nobody uses it: workers are used again. Asks again while nobody answers. Any thread.
+"""
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ClassVar, TypeVar
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.client.admin import Admin
+from firearrow.client.errors import BrokerError, NoNameServer, TooManyRequests, TransportError
+from firearrow.client.link.instance import Instance
+from firearrow.client.threads.loop_thread import LoopThread
+from firearrow.spark_tools.errors import Unreachable
+from firearrow.spark_tools.live.target import Target
+
+T = TypeVar("T")
+
+IDLE_MAX = 4
+PAUSE_S, PAUSE_MAX_S = 0.05, 2.0
+BUSY = frozenset({
+    ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL,
+})  # fmt: skip
+"""What brokers answer while they cannot, or are about to end."""
+PASSING = (TransportError, TooManyRequests, NoNameServer)
+
+
+class Link:
+    """`take` one, `give_back` it."""
+
+    _making = threading.Lock()
+    _idle: ClassVar[OrderedDict[Target, "Link"]] = OrderedDict()
+
+    @classmethod
+    def take(cls, target: Target) -> "Link":
+        """One that is open already, or a new one; nobody is asked yet."""
+        with cls._making:
+            found = cls._idle.get(target)
+            if found is None or found.thread is not LoopThread.current():
+                found = cls._idle[target] = cls(target)
+            cls._idle.move_to_end(target)
+            found._users += 1
+            return found
+
+    def give_back(self) -> None:
+        with self._making:
+            self._users -= 1
+            unused = [link for link in self._idle.values() if not link._users]
+            closing = unused[: max(0, len(unused) - IDLE_MAX)]
+            for link in closing:
+                del self._idle[link.target]
+        for link in closing:
+            link._close()
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.thread = LoopThread.current()
+        self._users = 0
+        self.options = target.options()
+        self.admin = self.thread.call(lambda: Admin(client=self.options))
+        self.thread.run(self.admin.start)
+        self.thread.opened(self.admin)
+
+    def _close(self) -> None:
+        if self.thread is LoopThread.current():
+            self.thread.run(self.admin.close)
+            self.thread.closed(self.admin)
+
+    @property
+    def instance(self) -> Instance:
+        """In the loop's thread, but for what never changes."""
+        return self.admin.calls.instance
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do it in the loop, wait for it."""
+        return self.thread.run(work)
+
+    def ask(self, question: Callable[[Admin], Awaitable[T]], wait_s: float) -> T:
+        """What the Admin says, asked again while nobody answers. Unreachable after `wait_s`; other ClientErrors."""
+
+        async def asking() -> T:
+            return await patiently(lambda: question(self.admin), wait_s, str(self.target))
+
+        return self.thread.run(asking)
+
+
+async def patiently(
+    work: Callable[[], Awaitable[T]],
+    wait_s: float,
+    who: str,
+    *,
+    before_again: Callable[[], Awaitable[object]] | None = None,
+) -> T:
+    """Do it again while nobody answers, or the broker says that it is busy. Unreachable after `wait_s`."""
+    loop = asyncio.get_running_loop()
+    deadline, pause_s = loop.time() + wait_s, PAUSE_S
+    while True:
+        try:
+            return await work()
+        except (*PASSING, BrokerError) as error:
+            if isinstance(error, BrokerError) and error.code not in BUSY:
+                raise
+            if loop.time() + pause_s > deadline:
+                raise Unreachable(f"{who}: no answer within {wait_s:g} s: {error}") from error
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        if before_again is not None:
+            await before_again()

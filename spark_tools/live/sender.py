@@ -1,0 +1,194 @@
+"""Sender: batches and single messages to queues of a cluster. At least once: what `wait` gave back is stored.
+
+Of one queue at most one request is on the way unless told otherwise, so its order is kept; nothing leaves for a queue
+behind a request that failed. What a broker does not answer is sent again as it is. One thread; it sends while it may.
+"""
+
+from collections import deque
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.compression import pack
+from firearrow.client.errors import ClientError, NoRoute
+from firearrow.client.message import MessageQueue
+from firearrow.client.options import CompressionKind
+from firearrow.spark_tools.errors import SendFailed, TopicMissing, Unreachable
+from firearrow.spark_tools.live.delivery import Delivery, Request
+from firearrow.spark_tools.live.link import Link
+from firearrow.spark_tools.live.target import Target
+
+GROUP = "FIREARROW_SPARK_TOOLS"
+"""Producer group that requests name."""
+ON_THE_WAY_BYTES = 64 << 20
+
+
+class Pending:
+    """One request on its way."""
+
+    def __init__(self, request: Request, delivery: Delivery | None) -> None:
+        self._request = request
+        self._delivery = delivery
+
+    @property
+    def done(self) -> bool:
+        """Without looking whether an answer has come meanwhile."""
+        return self._request.done
+
+    def wait(self) -> range:
+        """The queue offsets that the messages got. SendFailed: the target did not take them, or is not there."""
+        while self._delivery is not None and not self._request.done:
+            self._delivery.collect()
+        if self._request.offsets is None:
+            raise self._request.failure or SendFailed("the sender was closed before the answer came")
+        return self._request.offsets
+
+
+class Sender:
+    """`with Sender(target) as sender`; leaving it waits for all that is on the way, unless an error is the reason."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        timeout_s: float = 60,
+        per_queue: int = 1,
+        on_the_way_bytes: int = ON_THE_WAY_BYTES,
+    ) -> None:
+        """`timeout_s`: how long a broker that does not answer is waited for. `per_queue`: requests on the way to one
+        queue at a time; over 1 their order is not certain. `on_the_way_bytes`: of all queues; more must wait."""
+        self._target = target
+        self._timeout_s = timeout_s
+        self._per_queue = per_queue
+        self._bytes_max = on_the_way_bytes
+        self._bytes = 0
+        self._ways: dict[MessageQueue, _Way] = {}
+        self._deliveries: dict[str, Delivery] = {}
+        self._failure: SendFailed | None = None
+
+    def __enter__(self) -> Self:
+        self._link = Link.take(self._target)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self.finish()
+        finally:
+            for delivery in self._deliveries.values():
+                delivery.close()
+            self._link.give_back()
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """Those that can be written to, sorted. TopicMissing, Unreachable."""
+        try:
+            return self._link.ask(lambda admin: admin.queues(topic, write=True), self._timeout_s)
+        except NoRoute:
+            raise TopicMissing(
+                f"topic {topic}: {self._target} has no queue of it that can be written to: create the topic there first"
+            ) from None
+
+    def send_batch(
+        self, queue: MessageQueue, body: bytes, count: int, *, sys_flag: int = 0, born_ms: int = 0
+    ) -> Pending:
+        """The items of a batch (see batches). Waits while too much is on the way."""
+        ext = {"f": str(sys_flag), "g": str(born_ms), "h": "0", "i": "", "j": "0", "m": "true"}
+        return self._send(queue, RequestCode.SEND_BATCH_MESSAGE, ext, body, count)
+
+    def send_one(
+        self,
+        queue: MessageQueue,
+        flag: int,
+        body: bytes,
+        properties: bytes,
+        *,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        born_ms: int = 0,
+    ) -> Pending:
+        """One message, with what its properties make the broker do. An empty body is packed: brokers refuse it."""
+        if not body:
+            sys_flag, body = pack(CompressionKind.ZLIB, 1, body)
+        ext = {
+            "f": str(sys_flag), "g": str(born_ms), "h": str(flag), "i": properties.decode("utf-8", "replace"),
+            "j": str(reconsume_times), "m": "false",
+        }  # fmt: skip
+        return self._send(queue, RequestCode.SEND_MESSAGE_V2, ext, body, 1)
+
+    def finish(self) -> None:
+        """Wait until all that was sent is answered. SendFailed: the first that was not taken."""
+        for delivery in self._deliveries.values():
+            while delivery.unanswered:
+                delivery.collect()
+        if self._failure is not None:
+            raise self._failure
+
+    # ---- inside ----
+
+    def _send(
+        self, queue: MessageQueue, code: RequestCode, ext: dict[str, str], body: bytes, count: int
+    ) -> Pending:
+        way = self._ways.get(queue) or self._way(queue)
+        self._make_room(way, len(body))
+        fields = way.fields | ext
+        request = Request(
+            way.queue, RemotingCommand.request(code, fields), body, count, partial(self._settled, way)
+        )
+        if way.failure is not None:
+            request.failure = SendFailed(f"not sent, as one before it failed: {way.failure}")
+            return Pending(request, None)
+        self._bytes += len(body)
+        way.unanswered.append(request)
+        way.delivery.send(request)
+        return Pending(request, way.delivery)
+
+    def _make_room(self, way: "_Way", size: int) -> None:
+        while len(way.unanswered) >= self._per_queue:
+            way.delivery.collect()
+        while self._bytes and self._bytes + size > self._bytes_max:
+            next(delivery for delivery in self._deliveries.values() if delivery.unanswered).collect()
+
+    def _settled(self, way: "_Way", request: Request) -> None:
+        self._bytes -= len(request.body)
+        way.unanswered.remove(request)
+        if request.failure is not None:
+            way.failure = way.failure or request.failure
+            self._failure = self._failure or request.failure
+
+    def _way(self, queue: MessageQueue) -> "_Way":
+        """SendFailed: nobody knows the broker."""
+        wrapped = replace(queue, topic=self._link.admin.namespace.wrap(queue.topic))
+        try:
+            name = self._link.ask(lambda _: self._holder(wrapped), self._timeout_s)
+        except (ClientError, Unreachable) as error:
+            raise SendFailed(f"{queue.topic}@{queue.broker_name}:{queue.queue_id}: {error}") from error
+        delivery = self._deliveries.get(name)
+        if delivery is None:
+            delivery = self._deliveries[name] = Delivery(self._link, name, wrapped.topic, self._timeout_s)
+        way = self._ways[queue] = _Way(wrapped, delivery)
+        return way
+
+    async def _holder(self, queue: MessageQueue) -> str:
+        """Name of the broker that has the queue: of a static topic's it is not the queue's own."""
+        routes = self._link.instance.routes
+        await routes.refresh(queue.topic)
+        return routes.broker_name_of(queue)
+
+
+class _Way:
+    """To one queue; after a request that failed no other leaves."""
+
+    def __init__(self, queue: MessageQueue, delivery: Delivery) -> None:
+        self.queue = queue
+        self.delivery = delivery
+        self.unanswered: deque[Request] = deque()
+        self.failure: SendFailed | None = None
+        self.fields = {
+            "a": GROUP, "b": queue.topic, "c": queue.topic, "d": "4", "e": str(queue.queue_id), "k": "false",
+            "n": queue.broker_name,
+        }  # fmt: skip  # the template `c` is the topic itself: one that is missing is never made by the way

@@ -1,0 +1,169 @@
+"""Target: a cluster as options name it: its name servers, who asks, how it is spoken to. Opens nothing. Picklable.
+
+Made of `nameServer` and options `rocketmq.…`, named as Java's client names them; letter case does not matter.
+"""
+
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from firearrow.client.errors import ConfigError
+from firearrow.client.options import ClientOptions, Credentials, SocksProxy
+from firearrow.spark_tools.errors import OptionWrong
+
+PREFIX = "rocketmq."
+TIMEOUT_MS_MAX = 600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    name_server: str
+    """`host:port`, several separated by `;`."""
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
+    security_token: str | None = field(default=None, repr=False)
+    namespace: str | None = None
+    namespace_v2: str | None = None
+    tls: bool = False
+    trust_cert: str | None = None
+    """File with the authorities that certificates are checked by; None: the system's. Read where it is used."""
+    cert: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    check_server: bool = True
+    proxies: str | None = field(default=None, repr=False)
+    """JSON as Java's socksProxyConfig: network or `*` → {"addr", "username", "password"}."""
+    client_ip: str | None = None
+    unit_name: str | None = None
+    vip_channel: bool = False
+    binary_headers: bool = False
+    api_timeout_ms: int = 3000
+    connect_timeout_ms: int = 3000
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """Other options than `nameServer` and `rocketmq.…` are not looked at. OptionWrong names the one."""
+        given = {name.lower(): str(value) for name, value in options.items()}
+        name_server = given.get("nameserver", "").strip()
+        if not name_server:
+            raise OptionWrong("nameServer: `host:port` of a name server is wanted, several separated by `;`")
+        values: dict[str, Any] = {}
+        for name, text in given.items():
+            if name.startswith(PREFIX):
+                setting = _SETTINGS.get(name.removeprefix(PREFIX))
+                if setting is None:
+                    raise OptionWrong(f"{name}: there is no such option; known are {_KNOWN}")
+                values[setting[1]] = setting[2](PREFIX + setting[0], text)
+        made = cls(name_server=name_server, **values)
+        made.options()
+        return made
+
+    def options(self) -> ClientOptions:
+        """For a client of its own. OptionWrong: they do not go together, or a file of theirs cannot be read."""
+        credentials = None
+        if (self.access_key is None) != (self.secret_key is None):
+            raise OptionWrong("rocketmq.accessKey and rocketmq.secretKey: give both or none")
+        if self.access_key is not None and self.secret_key is not None:
+            credentials = Credentials(self.access_key, self.secret_key, self.security_token)
+        try:
+            return ClientOptions(
+                name_server=self.name_server,
+                client_ip=self.client_ip,
+                unit_name=self.unit_name,
+                namespace=self.namespace,
+                namespace_v2=self.namespace_v2,
+                credentials=credentials,
+                tls=self._tls(),
+                socks_proxies=self._proxies(),
+                vip_channel=self.vip_channel,
+                binary_headers=self.binary_headers,
+                api_timeout_s=self.api_timeout_ms / 1000,
+                connect_timeout_s=self.connect_timeout_ms / 1000,
+            )
+        except ConfigError as error:
+            raise OptionWrong(f"{PREFIX}…: {error}") from None
+
+    def __str__(self) -> str:
+        return self.name_server
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        if not self.tls:
+            return False
+        try:
+            context = ssl.create_default_context(cafile=self.trust_cert)
+            if not self.check_server:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key, lambda: self.key_password or "")
+        except OSError as error:
+            file = error.filename or self.trust_cert or self.cert
+            raise OptionWrong(
+                f"rocketmq.tls.client.…: {file} cannot be used on this machine: {error}"
+            ) from None
+        return context
+
+    def _proxies(self) -> dict[str, SocksProxy]:
+        if self.proxies is None:
+            return {}
+        try:
+            found = json.loads(self.proxies)
+            return {
+                str(network): SocksProxy(str(proxy["addr"]), proxy.get("username"), proxy.get("password"))
+                for network, proxy in found.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise OptionWrong(
+                'rocketmq.socksProxyConfig: JSON as {"10.0.0.0/8": {"addr": "host:port"}} is wanted'
+            ) from None
+
+
+def _text(name: str, text: str) -> str:
+    if not text:
+        raise OptionWrong(f"{name}: a text is wanted; leave the option out for none")
+    return text
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise OptionWrong(f"{name}: true or false is wanted, not {text!r}")
+    return text.lower() == "true"
+
+
+def _timeout_ms(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= TIMEOUT_MS_MAX:
+        raise OptionWrong(f"{name}: milliseconds are wanted, 1 to {TIMEOUT_MS_MAX}, not {text!r}")
+    return int(text)
+
+
+def _is_binary(name: str, text: str) -> bool:
+    if text.upper() not in ("JSON", "ROCKETMQ"):
+        raise OptionWrong(f"{name}: JSON or ROCKETMQ is wanted, not {text!r}")
+    return text.upper() == "ROCKETMQ"
+
+
+SETTINGS: tuple[tuple[str, str, Callable[[str, str], Any]], ...] = (
+    ("accessKey", "access_key", _text),
+    ("secretKey", "secret_key", _text),
+    ("securityToken", "security_token", _text),
+    ("namespace", "namespace", _text),
+    ("namespaceV2", "namespace_v2", _text),
+    ("useTLS", "tls", _flag),
+    ("tls.client.trustCertPath", "trust_cert", _text),
+    ("tls.client.certPath", "cert", _text),
+    ("tls.client.keyPath", "key", _text),
+    ("tls.client.keyPassword", "key_password", _text),
+    ("tls.client.authServer", "check_server", _flag),
+    ("socksProxyConfig", "proxies", _text),
+    ("clientIP", "client_ip", _text),
+    ("unitName", "unit_name", _text),
+    ("vipChannelEnabled", "vip_channel", _flag),
+    ("serializeType", "binary_headers", _is_binary),
+    ("mqClientApiTimeout", "api_timeout_ms", _timeout_ms),
+    ("connectTimeout", "connect_timeout_ms", _timeout_ms),
+)
+"""Option behind `rocketmq.`, field, how its text is read."""
+_SETTINGS = {setting[0].lower(): setting for setting in SETTINGS}
+_KNOWN = ", ".join(PREFIX + setting[0] for setting in SETTINGS)
