@@ -24,8 +24,8 @@ from firearrow.spark_tools.errors import OptionWrong, SendFailed
 from firearrow.spark_tools.message_columns import rows_of, whole_numbers
 from firearrow.spark_tools.placing import Indexes, QueueChoice, Stretch, groups, placed
 
-BATCH_BYTES = 512 << 10
-WINDOW_BYTES = 16 << 20
+BATCH_BYTES = 1 << 20
+WINDOW_BYTES = 32 << 20
 PACKED_BITS = 0x701
 """Of a system flag: compressed or not, and how."""
 
@@ -128,9 +128,9 @@ class Outgoing:
     def _send_stretch(self, batch: pa.RecordBatch, rows: Rows, stretch: Stretch) -> None:
         delays = Delays(batch)
         alone = delays.given(stretch.rows) | stretch.topic.startswith(RETRY)
-        for flags, part in self._by_packing(batch, stretch.rows[~alone]):
-            self._send_batches(rows, stretch, part, flags)
         flags = self._sys_flags(batch)
+        for packing, part in self._by_packing(flags, stretch.rows[~alone]):
+            self._send_batches(rows, stretch, part, packing)
         for row in stretch.rows[alone].tolist():
             flag, body, properties = rows.single(row)
             queue = stretch.queue or self._next_queue(stretch.topic)
@@ -142,7 +142,7 @@ class Outgoing:
 
     def _send_batches(self, rows: Rows, stretch: Stretch, part: Indexes, sys_flag: int) -> None:
         start = 0
-        order = memoryview(np.ascontiguousarray(part))
+        order = np.ascontiguousarray(part).data
         while start < len(part):
             body, stop = rows.batch(
                 order, start, bytes_max=self._outlet.batch_bytes, count_max=BATCH_COUNT_MAX
@@ -152,11 +152,11 @@ class Outgoing:
             self._waits(pending, queue, len(body))
             start = stop
 
-    def _by_packing(self, batch: pa.RecordBatch, rows: Indexes) -> list[tuple[int, Indexes]]:
+    def _by_packing(self, flags: Indexes, rows: Indexes) -> list[tuple[int, Indexes]]:
         """Rows whose bodies are compressed alike: a batch has one system flag."""
         if not self._outlet.packed_bodies:
             return [(0, rows)] if len(rows) else []
-        return [(flags, rows[part]) for flags, part in groups(self._sys_flags(batch)[rows])]
+        return [(packing, rows[part]) for packing, part in groups(flags[rows])]
 
     def _sys_flags(self, batch: pa.RecordBatch) -> Indexes:
         if not self._outlet.packed_bodies:

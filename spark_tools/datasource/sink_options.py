@@ -71,7 +71,7 @@ class SinkOptions:
         values.size(1 << 10, BATCH_BYTES_MAX),
         BATCH_BYTES,
         "Bytes of one request at most.",
-        shown="`512k`",
+        shown="`1m`",
     )
     timeout_s: float = option(
         "sendTimeout",

@@ -107,13 +107,13 @@ def furthest(read: list[Offsets]) -> Offsets:
 def commit_offsets(source: Target, group: str, offsets: Offsets, wait_s: float) -> None:
     """Never backwards. Unreachable; ClientError."""
 
-    async def forward(admin: Admin, queue: MessageQueue, offset: int) -> None:
-        if (await admin.offset(group, queue) or 0) < offset:
-            await admin.update_offset(group, queue, offset)
+    async def forward(admin: Admin) -> None:
+        for queue, offset in sorted(offsets.items()):
+            if (await admin.offset(group, queue) or 0) < offset:
+                await admin.update_offset(group, queue, offset)
 
     link = Link.take(source)
     try:
-        for queue, offset in sorted(offsets.items()):
-            link.ask(lambda admin, queue=queue, offset=offset: forward(admin, queue, offset), wait_s)
+        link.ask(forward, wait_s)
     finally:
         link.give_back()

@@ -1,0 +1,156 @@
+"""What the sink refuses before anything is sent, each with a sentence; and that its parts travel."""
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from firearrow.spark_tools.datasource.sink import TableWriter, Written, left_behind, table_writer
+from firearrow.spark_tools.datasource.sink_options import BATCH, STREAM, SinkOptions
+from firearrow.spark_tools.datasource.stream_sink import StreamWriter, following, furthest, stream_writer
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.message_columns import check_columns
+from firearrow.spark_tools.outgoing import Sent
+
+THERE = {"nameserver": "127.0.0.1:1"}
+SOURCE = pa.schema(
+    [
+        ("brokerName", pa.string()),
+        ("queueId", pa.int32()),
+        ("queueOffset", pa.int64()),
+        ("topic", pa.string()),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"topic": pa.string()}, "column body is missing"),
+        ({"body": pa.int32()}, "column body: binary or string is wanted, not int32; cast it"),
+        ({"body": pa.string()}, "no topic: add a column topic, or give the option topic"),
+        (
+            {"body": pa.string(), "tag": pa.string()},
+            "column tag: the sink does not know it; drop it or name it one of body",
+        ),
+        (
+            {"body": pa.string(), "keys": pa.list_(pa.int32())},
+            "column keys: string or array<string> is wanted",
+        ),
+        (
+            {"body": pa.string(), "properties": pa.map_(pa.string(), pa.int32())},
+            "column properties: map<string,string>",
+        ),
+        ({"body": pa.string(), "queueId": pa.string()}, "column queueId: int is wanted"),
+        (
+            {"body": pa.string(), "deliverTime": pa.float64()},
+            "column deliverTime: timestamp, or bigint in ms is wanted",
+        ),
+    ],
+)
+def test_columns_that_make_no_message(columns: dict[str, pa.DataType], sentence: str) -> None:
+    with pytest.raises(OptionWrong, match=sentence):
+        check_columns(pa.schema(columns), None)
+
+
+def test_columns_of_the_source_are_passed_over_and_types_may_vary() -> None:
+    columns = {
+        "body": pa.large_binary(), "keys": pa.list_(pa.string()), "flag": pa.int16(), "queueId": pa.int64(),
+        "deliverTime": pa.timestamp("us"), "storeTimestamp": pa.timestamp("us"), "bornHost": pa.string(),
+    }  # fmt: skip
+    check_columns(pa.schema(columns), "T")
+
+
+def test_what_says_where_rows_were_read_must_be_there_when_it_is_asked_for() -> None:
+    schema = pa.schema([("body", pa.string()), *SOURCE])
+    check_columns(schema, None, job="j")
+    for missing in SOURCE.names:
+        with pytest.raises(OptionWrong, match="provenance needs the column"):
+            check_columns(schema.remove(schema.get_field_index(missing)), "T", job="j")
+    with pytest.raises(OptionWrong, match="packedBodies needs the column sysFlag"):
+        check_columns(schema, None, packed=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "nameServer: `host:port`"),
+        ({**THERE, "path": "/store"}, "path: a store's files are never written"),
+        ({**THERE, "topics": "a"}, "topics: there is no such option; topic is meant"),
+        ({**THERE, "topic": "a b"}, "topic='a b': .*only letters"),
+        ({**THERE, "queues": "some"}, "queues='some': exact or modulo or any is wanted"),
+        ({**THERE, "sendbatchbytes": "5m"}, "sendBatchBytes='5m': bytes from 1024 to"),
+        ({**THERE, "commitgroup": "g"}, "commitGroup: this option is for stream only"),
+    ],
+)
+def test_options_that_cannot_be(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(OptionWrong, match=sentence):
+        SinkOptions.of(given, BATCH)
+
+
+def test_options_of_streams() -> None:
+    with pytest.raises(OptionWrong, match="commitNameServer goes with commitGroup"):
+        SinkOptions.of({**THERE, "commitnameserver": "h:1"}, STREAM)
+    given = {
+        **THERE,
+        "commitgroup": "g",
+        "commitNameServer": "h:1",
+        "checkpointlocation": "/c",
+        "rocketmq.useTLS": "true",
+    }
+    options = SinkOptions.of(given, STREAM)
+    assert options.source(given).name_server == "h:1"
+    assert options.source(given).tls
+    assert SinkOptions.of(THERE, STREAM).source(THERE).name_server == "127.0.0.1:1"
+
+
+def spark_schema(ddl: str) -> StructType:
+    schema = StructType()
+    for column in ddl.split(", "):
+        name, kind = column.split(" ")
+        schema.add(name, {"bigint": "long", "int": "integer"}.get(kind, kind))
+    return schema
+
+
+def test_overwriting_is_refused_with_the_way_out() -> None:
+    with pytest.raises(
+        OptionWrong, match=r"mode overwrite: brokers keep what they have; write with \.mode\('append'\)"
+    ):
+        table_writer({**THERE, "topic": "T"}, spark_schema("body string"), overwrite=True)
+    with pytest.raises(OptionWrong, match="outputMode complete: brokers keep"):
+        stream_writer({**THERE, "topic": "T"}, spark_schema("body string"), overwrite=True)
+
+
+def test_writers_and_their_messages_travel() -> None:
+    schema = spark_schema("body binary, topic string, brokerName string, queueId int, queueOffset bigint")
+    table = pickle.loads(pickle.dumps(table_writer(THERE, schema, overwrite=False)))
+    stream = pickle.loads(pickle.dumps(stream_writer({**THERE, "commitgroup": "g"}, schema, overwrite=False)))
+    assert isinstance(table, TableWriter)
+    assert isinstance(stream, StreamWriter)
+    assert pickle.loads(pickle.dumps(Written(Sent(3, 4, {})))).sent.messages == 3
+
+
+def test_a_group_can_follow_only_rows_that_say_where_they_were_read() -> None:
+    with pytest.raises(OptionWrong, match="commitGroup needs the column brokerName"):
+        stream_writer(
+            {**THERE, "topic": "T", "commitgroup": "g"}, spark_schema("body string"), overwrite=False
+        )
+
+
+def test_the_offset_behind_the_last_row_of_each_queue_is_learnt_on_the_way() -> None:
+    batches = [
+        pa.record_batch(
+            [["b"] * len(ids), pa.array(ids, pa.int32()), offsets, ["T"] * len(ids)], schema=SOURCE
+        )
+        for ids, offsets in (([0, 0, 1], [5, 4, 9]), ([0], [2]))
+    ]
+    read: dict[object, int] = {}
+    assert list(following(iter(batches), read)) == batches  # type: ignore[arg-type]
+    assert {queue.queue_id: offset for queue, offset in read.items()} == {0: 6, 1: 10}  # type: ignore[attr-defined]
+    assert furthest([read, {next(iter(read)): 99}]).popitem()[1] in (99, 10)  # type: ignore[list-item, dict-item]
+
+
+def test_a_failed_write_tells_what_stays() -> None:
+    told = left_behind([Written(Sent(5)), None, Written(Sent(2))])
+    assert "the 7 messages of the 2 finished of 3 tasks are at the target and stay there" in told
