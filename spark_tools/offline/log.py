@@ -69,7 +69,6 @@ class Log:
                 base=mapping.base,
                 bytes_max=WALK_BYTES,
             )
-            mapping.passed(place)
             at = mapping.end if why is End.BLANK else mapping.base + place
             if why not in (End.BLANK, End.LIMIT):
                 break

@@ -44,7 +44,6 @@ class LogWalk:
                 last = len(found) - 1
                 place = found.position(last) + found.size(last)
                 yield found
-            mapping.passed(behind)
             self._go_on(mapping, place, behind, stop, why)
 
     def _go_on(self, mapping: Mapping, place: int, behind: int, stop: int, why: End) -> None:
@@ -80,7 +79,6 @@ def boundary(log: Log, physical: int) -> int | None:
         mapping = log.window(at)
         if mapping is not None:
             found = find(mapping.window, at - mapping.base, len(mapping.window), base=mapping.base)
-            mapping.passed(len(mapping.window) if found < 0 else found)
             if found >= 0:
                 return mapping.base + found
         following = log.next_file(at)

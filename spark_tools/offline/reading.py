@@ -13,7 +13,6 @@ from firearrow._native.store.record import RecordError
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.offline.entries import ENTRY, FIELDS, Entry
 from firearrow.spark_tools.offline.losses import Losses
-from firearrow.spark_tools.offline.mappings import Mapping
 from firearrow.spark_tools.offline.queue import ENTRIES_AT_ONCE, StoredQueue
 from firearrow.spark_tools.origin import Lost
 from firearrow.spark_tools.predicate import Predicate
@@ -42,18 +41,17 @@ class Reading:
         at, end = max(start, first), min(end, last)
         for number, rows in entries.runs(at, end, ENTRIES_AT_ONCE):
             losses.add(at, number, f"no file in {entries.folder} has their entries")
-            for mapping, spans in self._run(number, rows):
+            for spans in self._run(number, rows):
                 kept = self._predicate.keep(spans)
                 if len(kept):
                     losses.tell()
                     yield kept
-                mapping.passed(spans.position(len(spans) - 1))
             at = number + len(rows) // ENTRY.size
         losses.add(at, end, f"no file in {entries.folder} has their entries")
         losses.tell()
 
-    def _run(self, number: int, rows: bytes) -> Iterator[tuple[Mapping, Spans]]:
-        """The records of entries, the first of which is `number`, and what they lie in."""
+    def _run(self, number: int, rows: bytes) -> Iterator[Spans]:
+        """The records of entries, the first of which is `number`."""
         done, count, view, log = 0, len(rows) // ENTRY.size, memoryview(rows), self._queue.log
         while done < count:
             mapping = log.window(Entry(*ENTRY.unpack_from(rows, done * ENTRY.size)).physical)
@@ -74,7 +72,7 @@ class Reading:
                 continue
             done += used
             if len(spans):
-                yield mapping, spans
+                yield spans
 
     def _behind_hole(self, rows: bytes, done: int) -> int:
         """The next entry whose record may lie in another file than that of entry `done`, which is not there."""
