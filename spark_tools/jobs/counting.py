@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from firearrow._native.bulk.spans import Spans
 from firearrow.spark_tools.choice import Choice
@@ -19,7 +19,9 @@ READ_BYTES = 16 << 20
 GROUPS_MAX = 10_000
 """Tags and hours that are told apart in a slice, and in the report."""
 OTHERS = "(others)"
-HOUR = "%Y-%m-%dT%H:00Z"
+HOUR_US = 3_600_000_000
+NO_TIME = -(1 << 63)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +49,18 @@ class Counting:
 def by_tag_and_hour(spans: Spans) -> Iterable[tuple[tuple[str, str], int]]:
     """((tag or nothing, hour of storing), messages)."""
     for batch in record_batches(spans, ("tags", "storeTimestamp"), "", open_bodies=False):
-        hours = pc.strftime(pc.floor_temporal(batch.column(1), unit="hour"), format=HOUR)
-        table = pa.table({"tag": pc.fill_null(batch.column(0), ""), "hour": pc.fill_null(hours, "")})
-        grouped = table.group_by(["tag", "hour"]).aggregate([([], "count_all")])
+        hours = batch.column(1).cast(pa.int64()).fill_null(NO_TIME).to_numpy() // HOUR_US
+        table = pa.table({"tag": batch.column(0), "hour": hours})
+        grouped = table.group_by(["tag", "hour"], use_threads=False).aggregate([([], "count_all")])
         for row in grouped.to_pylist():
-            yield (row["tag"], row["hour"]), row["count_all"]
+            yield (row["tag"] or "", hour_text(row["hour"])), row["count_all"]
+
+
+def hour_text(hour: int) -> str:
+    """Of hours since 1970; nothing if the store holds no time of this calendar."""
+    if hour == NO_TIME // HOUR_US:
+        return ""
+    return (EPOCH + timedelta(hours=hour)).strftime("%Y-%m-%dT%H:00Z")
 
 
 def add(groups: Counter[tuple[str, str]], found: Iterable[tuple[tuple[str, str], int]]) -> None:

@@ -1,0 +1,237 @@
+"""Arguments of jobs: spelled alike, checked before anything is opened, refused in one sentence."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.errors import OptionWrong, SendFailed
+from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments, as_text
+from firearrow.spark_tools.jobs.program import as_digested, program, spread
+from firearrow.spark_tools.jobs.spellings import QueueSet, assigned, lines
+from firearrow.spark_tools.live.origin import BrokerOrigin
+from firearrow.spark_tools.offline.origin import StoreOrigin
+
+EIGHT = 1795248000000
+"""2026-11-21T08:00:00Z in ms."""
+
+
+class Seen:
+    source: SourceArguments
+    sending: TargetArguments
+    running: RunArguments
+    fast: bool
+
+
+def run(*arguments: str, error: Exception | None = None) -> tuple[Seen, Result]:
+    """What a job of these arguments would see."""
+    seen = Seen()
+    cli = program()
+
+    @cli.command()
+    @spread
+    def job(
+        source: SourceArguments,
+        sending: TargetArguments,
+        running: RunArguments,
+        fast: Annotated[bool, typer.Option("--fast")] = False,
+    ) -> None:
+        """A job."""
+        if error is not None:
+            raise error
+        seen.source, seen.sending, seen.running, seen.fast = source, sending, running, fast
+
+    return seen, CliRunner().invoke(cli, list(arguments))
+
+
+def source(*arguments: str) -> SourceArguments:
+    seen, result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return seen.source
+
+
+def sending(*arguments: str) -> TargetArguments:
+    seen, result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return seen.sending
+
+
+def test_groups_and_own_options_become_options_of_the_command() -> None:
+    seen, result = run("--path", "a", "--path", "b", "--target", "t:1", "--fast", "--report", "r.json")
+    assert result.exit_code == 0
+    assert seen.source.path == ["a", "b"]
+    assert (seen.sending.target, seen.running.report, seen.fast) == ("t:1", Path("r.json"), True)
+
+
+def test_help_shows_every_option_once() -> None:
+    told = run("--help")[1].output
+    for option in ("--path", "--offsets", "--keys-file", "--bytes-rate", "--checkpoint", "--fast"):
+        assert len(re.findall(rf"^  {option}\b", told, re.M)) == 1, option
+
+
+@pytest.mark.parametrize(("error", "code"), [(OptionWrong("no"), 2), (SendFailed("no"), 1)])
+def test_a_refusal_is_one_sentence_and_an_exit_code(error: Exception, code: int) -> None:
+    result = run("--fast", error=error)[1]
+    assert result.exit_code == code
+    assert result.stderr == "firearrow: no\n"
+
+
+def test_an_interrupt_says_how_to_go_on() -> None:
+    result = run("--fast", error=KeyboardInterrupt())[1]  # type: ignore[arg-type]
+    assert result.exit_code == 130
+    assert "the same command goes on" in result.stderr
+
+
+def test_a_store_or_a_name_server_is_the_origin() -> None:
+    assert isinstance(source("--path", "/s/a").origin(), StoreOrigin)
+    assert isinstance(source("--name-server", "127.0.0.1:9876").origin(), BrokerOrigin)
+
+
+@pytest.mark.parametrize("arguments", [("--fast",), ("--path", "a", "--name-server", "b:1")])
+def test_one_origin_is_needed(arguments: tuple[str, ...]) -> None:
+    with pytest.raises(OptionWrong, match="--path or --name-server: one of them"):
+        source(*arguments).origin()
+
+
+def test_options_of_the_client_go_along() -> None:
+    given = sending("--target", "t:1", "--target-option", "rocketmq.namespace=ns")
+    assert given.cluster().namespace == "ns"
+    with pytest.raises(OptionWrong, match="--target-option: 'x'; KEY=VALUE is wanted"):
+        sending("--target", "t:1", "--target-option", "x").cluster()
+    with pytest.raises(OptionWrong, match="--target: "):
+        sending("--fast").cluster()
+
+
+def test_the_choice_is_made_of_all_that_is_given(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("k3\n\n k4 \n")
+    given = source(
+        "--tags", "A || B", "--tags", "C", "--keys", "k1,k2", "--keys-file", str(tmp_path / "keys"), "--sql", "a > 1",
+        "--unique-ids", "u1", "--from", "2026-11-21T08:00", "--until", str(EIGHT + 1),
+    )  # fmt: skip
+    assert given.choice() == Choice(
+        tags=frozenset("ABC"), keys=frozenset({"k1", "k2", "k3", "k4"}), unique_ids=frozenset({"u1"}),
+        stored=(EIGHT, EIGHT + 1), sql="a > 1",
+    )  # fmt: skip
+    assert source("--fast").choice() == Choice()
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-21T09:00+01:00", "2026-11-21T08:00Z", "2026-11-21 08:00", str(EIGHT)]
+)
+def test_times_are_iso_or_milliseconds(text: str) -> None:
+    assert source("--from", text).stored() == (EIGHT, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--from", "yesterday"), "--from='yesterday': milliseconds since 1970 are wanted"),
+        (("--from", "2000", "--until", "2000"), "--until 2000 is not after --from 2000"),
+        (("--tags", "A||"), "--tags="),
+        (("--keys", ","), "--keys="),
+        (("--keys-file", "/nowhere"), "--keys-file='/nowhere': cannot be read"),
+    ],
+)
+def test_a_wrong_choice_names_its_option(arguments: tuple[str, ...], told: str) -> None:
+    with pytest.raises(OptionWrong, match=re.escape(told)):
+        source(*arguments).choice()
+
+
+def test_a_wrong_pattern_names_its_option() -> None:
+    with pytest.raises(OptionWrong, match=r"--pattern='\('"):
+        source("--pattern", "(").topic_pattern()
+
+
+def test_queues_are_ids_and_ranges_of_any_or_one_broker() -> None:
+    found = QueueSet.of("0,2-4,broker-b:7")
+    assert [number for number in range(10) if ("broker-a", number) in found] == [0, 2, 3, 4]
+    assert ("broker-b", 7) in found
+    assert ("broker-a", 7) not in found
+    assert ("any", 99) in QueueSet()
+
+
+@pytest.mark.parametrize("text", ["", "x", "3-1", "-1", "1-", "70000", ":1", "1,,2", "0x1", "٣"])
+def test_queues_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(OptionWrong, match="--queues="):
+        source("--queues", text).queue_set()
+
+
+def test_offsets_are_starts_or_ranges() -> None:
+    text = '{"T": {"b": {"0": 5, "1": [5, 9], "2": [-2, -1], "3": [7, 7]}}}'
+    assert assigned(text) == {
+        ("T", "b", 0): (5, -1),
+        ("T", "b", 1): (5, 9),
+        ("T", "b", 2): (-2, -1),
+        ("T", "b", 3): (7, 7),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", "{", '{"T": 1}', '{"T": {"b": 1}}', '{"T": {"b": {"x": 1}}}', '{"T": {"b": {"0": "x"}}}',
+     '{"T": {"b": {"0": [1, 2, 3]}}}', '{"T": {"b": {"0": [3, 2]}}}', '{"T": {"b": {"0": [0, -2]}}}',
+     '{"T": {"b": {"0": -3}}}', '{"T": {"b": {"0": [1, 9223372036854775808]}}}', '{"T": {"b": {"70000": 1}}}'],
+)  # fmt: skip
+def test_offsets_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(OptionWrong, match="--offsets="):
+        source("--offsets", text).assigned()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [(b"\n \n", "holds no line"), (b"\xff", "no UTF-8 text at byte 0")]
+)
+def test_a_file_of_keys_must_hold_some(tmp_path: Path, content: bytes, told: str) -> None:
+    (tmp_path / "keys").write_bytes(content)
+    with pytest.raises(ValueError, match=told):
+        lines(tmp_path / "keys")
+
+
+@pytest.mark.parametrize(
+    ("given", "topics"),
+    [
+        ((), {"A": "A", "B": "B"}),
+        (("X",), {"A": "X", "B": "X"}),
+        (("A=X",), {"A": "X", "B": "B"}),
+        (("A=X", "Y"), {"A": "X", "B": "Y"}),
+    ],
+)
+def test_topics_get_other_names(given: tuple[str, ...], topics: dict[str, str]) -> None:
+    renamed = TargetArguments(to_topic=list(given)).renamed()
+    assert {name: renamed(name) for name in topics} == topics
+
+
+@pytest.mark.parametrize("given", [["X", "Y"], ["A=X", "A=Y"], ["=X"], ["A="], [""]])
+def test_topics_get_one_name_each(given: list[str]) -> None:
+    with pytest.raises(OptionWrong, match="--to-topic"):
+        TargetArguments(to_topic=given).check()
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [({"rate": 0}, "--rate"), ({"rate": -1}, "--rate"), ({"bytes_rate": float("nan")}, "--bytes-rate"),
+     ({"timeout_s": 0}, "--timeout"), ({"timeout_s": 86401}, "--timeout")],
+)  # fmt: skip
+def test_rates_and_times_have_bounds(given: dict[str, float], option: str) -> None:
+    with pytest.raises(OptionWrong, match=option):
+        TargetArguments(**given).check()  # type: ignore[arg-type]
+
+
+def test_secrets_are_masked_and_what_may_change_is_not_digested() -> None:
+    given = TargetArguments(
+        target="t", target_settings=["rocketmq.secretKey=hush", "rocketmq.accessKey=me"], rate=5
+    )
+    assert as_text(given)["target_settings"] == ["rocketmq.secretKey=…", "rocketmq.accessKey=me"]
+    digested = as_digested(SourceArguments(path=["a"]), given, unordered=True)
+    assert digested == {"path": ["a"], "fail_on_data_loss": True, "target": "t", "unordered": True}
+
+
+def test_another_content_of_the_keys_file_is_another_job(tmp_path: Path) -> None:
+    given = SourceArguments(path=["a"], keys_file=tmp_path / "keys")
+    (tmp_path / "keys").write_text("one")
+    before = as_digested(given)
+    (tmp_path / "keys").write_text("two")
+    assert as_digested(given) != before

@@ -1,0 +1,178 @@
+"""The lane: slices packed into tasks, pace kept, queues faced; what goes wrong in a task is told."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import SendFailed
+from firearrow.spark_tools.jobs import lane, planning
+from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
+from firearrow.spark_tools.jobs.pace import BURST_S, Bucket, Rates
+from firearrow.spark_tools.jobs.progress import Rate, Sight
+from firearrow.spark_tools.jobs.routing import ByQueue, RoundRobin, faced, queue_of, queue_text
+from firearrow.spark_tools.origin import QueueRange
+from tests.spark.alone import Alone
+
+
+def queue(number: int, topic: str = "T", broker: str = "b") -> MessageQueue:
+    return MessageQueue(topic, broker, number)
+
+
+ranges = st.lists(
+    st.builds(
+        lambda number, start, length, size: QueueRange(queue(number), start, start + length, size),
+        st.integers(0, 5), st.integers(0, 1000), st.integers(1, 5000), st.integers(0, 1 << 30),
+    ),
+    max_size=20,
+)  # fmt: skip
+
+
+@given(ranges, st.integers(1, 9), st.booleans())
+def test_every_slice_is_in_one_task_and_queues_stay_in_order(
+    parts: list[QueueRange], cores: int, whole_queues: bool
+) -> None:
+    slices = [Slice(number, part) for number, part in enumerate(parts)]
+    tasks = lane.tasks_of(slices, cores, whole_queues=whole_queues)
+    assert sorted(piece.number for task in tasks for piece in task) == [piece.number for piece in slices]
+    assert len(tasks) <= cores * lane.TASKS_A_CORE
+    assert all(tasks)
+    if whole_queues:
+        for each in {part.queue for part in parts}:
+            holding = [task for task in tasks if any(piece.part.queue == each for piece in task)]
+            assert len(holding) == 1
+            starts = [piece.part.start for piece in holding[0] if piece.part.queue == each]
+            assert starts == sorted(starts)
+
+
+@given(ranges, st.integers(1, 1 << 28), st.integers(1, 3000))
+def test_slices_are_the_ranges_in_small(parts: list[QueueRange], size: int, count: int) -> None:
+    for part in parts:
+        pieces = planning.slices([part], size=size, count=count)
+        assert [piece.start for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
+        assert (pieces[0].start, pieces[-1].end) == (part.start, part.end)
+        assert all(0 < len(piece) <= count for piece in pieces)
+
+
+def refusing(slices: Sequence[Slice], marks: Marks) -> None:
+    for piece in slices:
+        if piece.part.queue.queue_id == 1:
+            raise SendFailed("the broker went away")
+        marks.write(Mark(piece.number, piece.part.end))
+
+
+def test_a_refusal_ends_its_task_only_and_is_told_once(tmp_path: Path) -> None:
+    slices = [Slice(number, QueueRange(queue(number % 3), number, number + 1)) for number in range(6)]
+    tasks = [[slices[number], slices[number + 3]] for number in range(3)]
+    told = lane.run(Alone(), [*tasks, tasks[1]], Marks(tmp_path), refusing)
+    assert told == ["the broker went away"]
+    assert [mark.number for mark in Marks(tmp_path).written()] == [0, 2, 3, 5]
+
+
+def unimportable(slices: Sequence[Slice], marks: Marks) -> None:
+    raise ModuleNotFoundError("No module named 'firearrow'")
+
+
+def test_workers_without_the_package_are_one_sentence(tmp_path: Path) -> None:
+    slices = [Slice(0, QueueRange(queue(0), 0, 1))]
+    with pytest.raises(
+        lane.WorkersLackPackage, match="the executors' Python has no firearrow: install it there"
+    ):
+        lane.run(Alone(), [slices], Marks(tmp_path), unimportable)
+
+
+class Clock:
+    """Stands still but for pauses."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=50), st.floats(1, 1e6))
+def test_a_pace_is_never_exceeded(amounts: list[int], rate: float) -> None:
+    clock = Clock()
+    bucket = Bucket(rate, clock, clock.pause)
+    taken = 0
+    for amount in amounts:
+        bucket.take(amount)
+        assert taken <= rate * (clock.now - 100 + BURST_S) * 1.0001
+        taken += amount
+    assert (clock.now - 100) <= sum(amounts) / rate + 1e-6
+
+
+def test_no_rate_is_no_pace() -> None:
+    clock = Clock()
+    Bucket(None, clock, clock.pause).take(1 << 60)
+    assert clock.now == 100
+
+
+def test_tasks_share_a_rate() -> None:
+    assert Rates(1000, None).shared(4) == Rates(250, None)
+
+
+def test_a_queue_faces_the_one_with_its_id() -> None:
+    there = {"T": [queue(number) for number in range(4)]}
+    facing = faced([queue(0), queue(3)], there, lambda topic: topic)
+    assert facing.table == {queue(0): queue(0), queue(3): queue(3)}
+    assert facing.moved == []
+
+
+def test_without_its_id_a_queue_goes_where_the_remainder_says() -> None:
+    facing = faced([queue(5)], {"U": [queue(number, "U") for number in range(4)]}, lambda _: "U")
+    assert facing.table == {queue(5): queue(1, "U")}
+    assert facing.moved == ["T@b:5 → U@b:1"]
+
+
+def test_brokers_of_other_names_are_taken_by_turns() -> None:
+    there = {"T": [queue(number, broker=name) for name in ("x", "y") for number in range(2)]}
+    sources = [queue(number, broker=name) for name in ("a", "b", "y") for number in range(2)]
+    facing = faced(sources, there, lambda topic: topic)
+    assert {source.broker_name: target.broker_name for source, target in facing.table.items()} == {
+        "a": "x", "b": "y", "y": "y",
+    }  # fmt: skip
+    assert all(source.queue_id == target.queue_id for source, target in facing.table.items())
+
+
+def test_a_queue_is_named_and_found_again() -> None:
+    for each in (queue(3), MessageQueue("%DLQ%g", "b:1", 7), MessageQueue("ns%T", "b", 0)):
+        assert queue_of(queue_text(each)) == each
+
+
+def test_routes_keep_or_spread() -> None:
+    kept = ByQueue({queue(0): queue(9)})
+    assert kept.in_order
+    spread = RoundRobin({"T": [queue(0), queue(1)]})
+    assert not spread.in_order
+
+
+def test_progress_counts_marks_and_leaves_finished_ones_alone(tmp_path: Path) -> None:
+    slices = [Slice(0, QueueRange(queue(0), 10, 20)), Slice(1, QueueRange(queue(1), 0, 5))]
+    marks = Marks(tmp_path)
+    sight = Sight(marks, slices)
+    assert sight.look() == (0, 0, 0)
+    marks.write(Mark(0, 20, {"messages": 8, "bytes": 800}))
+    marks.write(Mark(1, 3, {"messages": 3, "bytes": 30}))
+    assert sight.look() == (13, 11, 830)
+    assert set(sight.finished) == {0}
+    (tmp_path / "0").unlink()
+    assert sight.look() == (13, 11, 830)
+
+
+def test_a_rate_is_since_the_first_look() -> None:
+    clock = Clock()
+    rate = Rate(clock)
+    rate.told(1000, 5_000_000)
+    clock.now += 2
+    told = rate.told(3000, 9_000_000)
+    assert re.fullmatch(r"3,000 messages, 9 MB, 1,000/s, 2 MB/s", told)
