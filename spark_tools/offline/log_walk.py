@@ -44,6 +44,7 @@ class LogWalk:
                 last = len(found) - 1
                 place = found.position(last) + found.size(last)
                 yield found
+            mapping.passed(behind)
             self._go_on(mapping, place, behind, stop, why)
 
     def _go_on(self, mapping: Mapping, place: int, behind: int, stop: int, why: End) -> None:
