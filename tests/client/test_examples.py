@@ -20,7 +20,8 @@ ARGUMENTS = {"batch.py": ["2000"]}
 
 
 def test_every_example_is_run() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SAID)
+    of_spark = set(EXAMPLES.glob("spark_*.py"))  # tests/spark runs them
+    assert {path.name for path in set(EXAMPLES.glob("*.py")) - of_spark} == set(SAID)
 
 
 @pytest.mark.parametrize("name", sorted(SAID))
