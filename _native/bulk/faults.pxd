@@ -1,0 +1,38 @@
+# What a check found wrong: a list that stays short for each kind, and exact counts. No Python object is made while it is filled.
+#
+# Faults of one kind and owner whose numbers follow each other are one fault with a count, where the kind allows it.
+
+from libc.stdint cimport int64_t
+
+cpdef enum FaultKind:
+    BAD_CRC = 1                # a record's body does not match its crc
+    NO_ENTRY = 2               # a record has no queue entry
+    WRONG_ENTRY = 3            # … has one that shows another place or size
+    WRONG_TAGS = 4             # … has one with another tags code
+    LOST_RECORD = 5            # a queue entry shows no record
+    QUEUE_GAP = 6              # nothing was written where an entry should be
+    QUEUE_ORDER = 7            # an entry shows an earlier place than the one before
+    NO_KEY = 8                 # a record has a key that the index does not know
+    WRONG_KEY = 9              # an index entry shows no record that has the key
+    INDEX_CHAIN = 10           # an index entry does not name the one before it in its slot
+    INDEX_SLOT = 11            # a slot does not name the newest entry of its chain
+    INDEX_ORDER = 12           # an index entry shows an earlier place than the one before
+    KINDS_END = 13
+
+cdef struct FaultRow:
+    int kind
+    int owner                  # whose it is: number of a queue, or -1
+    int64_t number             # queue offset, number of a record, an index entry, a slot
+    int64_t place              # physical offset
+    int64_t size
+    int64_t seen               # what stands there instead
+    int64_t count
+
+cdef class Faults:
+    cdef FaultRow *rows
+    cdef Py_ssize_t count, limit, room
+    cdef int64_t totals[13]
+    cdef Py_ssize_t kept[13]
+
+    cdef int grow(self) except -1
+    cdef int add(self, int kind, int owner, int64_t number, int64_t place, int64_t size, int64_t seen) except -1

@@ -1,0 +1,226 @@
+"""Index files beside the log: chains in one pass, keys in the log's order. Reads, never writes; one thread a survey.
+
+Both brokers put keys into the index in the order of the log, so that entries and records are merged, and the chains
+need not be followed for each key. Binary search looks at three neighbours: one bad entry does not lead it astray.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+
+from firearrow._native.bulk.faults cimport INDEX_CHAIN, INDEX_ORDER, INDEX_SLOT, NO_KEY, WRONG_KEY, Faults
+from firearrow._native.bulk.survey cimport KeyRow, Survey
+from firearrow._native.store.bytes cimport get_i32, get_i64
+from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
+
+from collections import namedtuple
+
+IndexHead = namedtuple("IndexHead", "begin_ms end_ms begin_place end_place slots_used next_entry")
+
+cdef enum:
+    ENTRY_AT_PLACE = 4
+    ENTRY_AT_SECONDS = 12
+    ENTRY_AT_PREVIOUS = 16
+    HEAD_AT_BEGIN_PLACE = 16
+    HEAD_AT_COUNT = 36
+    APACHE_SLOTS = 5000000
+    APACHE_ENTRIES = 20000000
+    SAMPLE = 256
+
+
+cdef struct Index:
+    const uint8_t *entries     # entry 0, which is never used
+    const uint8_t *slot_table
+    int64_t slots, count
+
+
+cdef inline int64_t place_of(const Index *index, int64_t n) noexcept nogil:
+    return get_i64(index.entries + n * INDEX_ENTRY_BYTES + ENTRY_AT_PLACE)
+
+
+cdef int open_index(const uint8_t[::1] held, int64_t slots, Index *index) except -1:
+    cdef int64_t room
+    if held.shape[0] < INDEX_HEADER_BYTES or slots < 1 or slots > (held.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES:
+        raise ValueError(f"{held.shape[0]} bytes are too few for an index file of {slots} slots")
+    room = (held.shape[0] - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES) // INDEX_ENTRY_BYTES
+    index.slot_table = &held[0] + INDEX_HEADER_BYTES
+    index.entries = index.slot_table + slots * INDEX_SLOT_BYTES
+    index.slots = slots
+    index.count = max(1, get_i32(&held[HEAD_AT_COUNT]))
+    if index.count > max(<int64_t> 1, room):
+        raise ValueError(f"the head counts {index.count - 1} entries, and there is room for {max(<int64_t> 0, room - 1)}")
+    return 0
+
+
+def head_of(window not None):
+    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+    if held.shape[0] < INDEX_HEADER_BYTES:
+        raise ValueError(f"{held.shape[0]} bytes are too few for the head of an index file")
+    return IndexHead(
+        get_i64(&held[0]), get_i64(&held[8]), get_i64(&held[16]), get_i64(&held[24]), get_i32(&held[32]),
+        max(1, get_i32(&held[HEAD_AT_COUNT])),
+    )
+
+
+def slots_of(window not None):
+    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+    cdef int64_t room = (held.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES
+    cdef int64_t slots
+    cdef const uint8_t *entry
+    cdef Index index
+    if held.shape[0] == INDEX_HEADER_BYTES + APACHE_SLOTS * INDEX_SLOT_BYTES + APACHE_ENTRIES * <int64_t> INDEX_ENTRY_BYTES:
+        return APACHE_SLOTS
+    if held.shape[0] < INDEX_HEADER_BYTES + 2 * INDEX_ENTRY_BYTES or get_i32(&held[HEAD_AT_COUNT]) < 2:
+        return 0
+    for slots in range(room % 5 or 5, room - 10 + 1, 5):
+        entry = &held[0] + INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + INDEX_ENTRY_BYTES
+        if get_i64(entry + ENTRY_AT_PLACE) == get_i64(&held[HEAD_AT_BEGIN_PLACE]) and get_i64(entry + ENTRY_AT_SECONDS) == 0:
+            if slots + get_i32(&held[HEAD_AT_COUNT]) * <int64_t> 5 <= room:
+                open_index(held, slots, &index)
+                if looks_right(&index):
+                    return slots
+    return 0
+
+
+cdef bint looks_right(const Index *index) noexcept nogil:
+    """Whether most of the first entries are such: hash, ascending places, and a chain to one before with the same slot."""
+    cdef int64_t n, previous, hash, count = min(index.count - 1, <int64_t> SAMPLE)
+    cdef int64_t right = 0
+    for n in range(1, count + 1):
+        hash = get_i32(index.entries + n * INDEX_ENTRY_BYTES)
+        previous = get_i32(index.entries + n * INDEX_ENTRY_BYTES + ENTRY_AT_PREVIOUS)
+        if hash <= 0 or not 0 <= previous < n or (n > 1 and place_of(index, n) < place_of(index, n - 1)):
+            continue
+        if previous == 0 or get_i32(index.entries + previous * INDEX_ENTRY_BYTES) % index.slots == hash % index.slots:
+            right += get_i32(index.slot_table + hash % index.slots * INDEX_SLOT_BYTES) >= n
+    return 4 * right >= 3 * count
+
+
+def check_chains(window not None, int64_t slots, *, bint growing, Faults faults not None, int owner=-1):
+    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+    cdef Index index
+    cdef int32_t *newest
+    open_index(held, slots, &index)
+    newest = <int32_t *> calloc(slots, sizeof(int32_t))
+    if newest is NULL:
+        raise MemoryError()
+    try:
+        follow(&index, newest, faults, owner)
+        if not growing:
+            compare_slots(&index, newest, faults, owner)
+    finally:
+        free(newest)
+    return index.count - 1
+
+
+cdef int follow(const Index *index, int32_t *newest, Faults faults, int owner) except -1:
+    cdef int64_t n, place, before = -1, following
+    cdef int32_t hash, previous
+    cdef int64_t slot
+    for n in range(1, index.count):
+        hash = get_i32(index.entries + n * INDEX_ENTRY_BYTES)
+        place = place_of(index, n)
+        previous = get_i32(index.entries + n * INDEX_ENTRY_BYTES + ENTRY_AT_PREVIOUS)
+        following = place_of(index, n + 1) if n + 1 < index.count else 0x7FFFFFFFFFFFFFFF
+        if place < before or before <= following < place:
+            faults.add(INDEX_ORDER, owner, n, place, INDEX_ENTRY_BYTES, before)
+        else:
+            before = place
+        if hash < 0:
+            faults.add(INDEX_CHAIN, owner, n, place, INDEX_ENTRY_BYTES, hash)
+            continue
+        slot = hash % index.slots
+        if previous != newest[slot]:
+            faults.add(INDEX_CHAIN, owner, n, place, INDEX_ENTRY_BYTES, previous)
+        newest[slot] = <int32_t> n
+    return 0
+
+
+cdef int compare_slots(const Index *index, const int32_t *newest, Faults faults, int owner) except -1:
+    cdef int64_t slot
+    for slot in range(index.slots):
+        if get_i32(index.slot_table + slot * INDEX_SLOT_BYTES) != newest[slot]:
+            faults.add(
+                INDEX_SLOT, owner, slot, newest[slot], INDEX_SLOT_BYTES, get_i32(index.slot_table + slot * INDEX_SLOT_BYTES)
+            )
+    return 0
+
+
+# ---- keys ----
+
+cdef int64_t steady_place(const Index *index, int64_t n) noexcept nogil:
+    """The middle one of three neighbours' places."""
+    cdef int64_t a, b, c
+    b = place_of(index, n)
+    if n <= 1 or n + 1 >= index.count:
+        return b
+    a, c = place_of(index, n - 1), place_of(index, n + 1)
+    return max(min(a, b), min(max(a, b), c))
+
+
+cdef int64_t first_at(const Index *index, int64_t place) noexcept nogil:
+    """The first entry that shows `place` or a later one."""
+    cdef int64_t low = 1, high = index.count, middle
+    while low < high:
+        middle = (low + high) // 2
+        if steady_place(index, middle) < place:
+            low = middle + 1
+        else:
+            high = middle
+    while low > 1 and place_of(index, low - 1) >= place:
+        low -= 1
+    return low
+
+
+def match_keys(Survey survey not None, window not None, int64_t slots, *, int64_t place_from, int64_t place_to, int owner=-1):
+    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+    cdef Index index
+    cdef int64_t n, place, following
+    cdef Py_ssize_t key = 0
+    open_index(held, slots, &index)
+    n = first_at(&index, place_from)
+    while n < index.count:
+        place = place_of(&index, n)
+        following = place_of(&index, n + 1) if n + 1 < index.count else place
+        if place >= place_to and following >= place_to:
+            break
+        if place_from <= place < place_to:
+            if place <= following or key == survey.keys_count or following < survey.keys[key].place:
+                while key < survey.keys_count and survey.keys[key].place < place:
+                    key += 1
+            if not claim(survey, key, get_i32(index.entries + n * INDEX_ENTRY_BYTES), place):
+                survey.strangers += 1
+                survey.faults.add(WRONG_KEY, owner, n, place, INDEX_ENTRY_BYTES, get_i32(index.entries + n * INDEX_ENTRY_BYTES))
+        n += 1
+
+
+cdef bint claim(Survey survey, Py_ssize_t key, int32_t hash, int64_t place) noexcept:
+    """Mark the record's key of that hash as found; keys of a record lie together, from `key` on."""
+    cdef KeyRow *row
+    cdef KeyRow *again = NULL
+    while key < survey.keys_count and survey.keys[key].place == place:
+        row = &survey.keys[key]
+        if row.hash == hash:
+            if not row.found:
+                row.found = True
+                return True
+            again = row
+        key += 1
+    return again is not NULL
+
+
+def settle_keys(Survey survey not None, *, int64_t covered_from, int64_t covered_to):
+    cdef Py_ssize_t n
+    cdef int64_t told = -1
+    cdef KeyRow *row
+    for n in range(survey.keys_count):
+        row = &survey.keys[n]
+        survey.keys_found += row.found and not row.tag
+        survey.tags_found += row.found and row.tag
+        if not row.found and not row.tag:
+            if covered_from <= row.place <= covered_to:
+                if row.record != told:
+                    survey.faults.add(NO_KEY, -1, row.record, row.place, 1, row.hash)
+                told = row.record
+            else:
+                survey.keys_outside += 1
+    survey.keys_count = 0

@@ -1,0 +1,28 @@
+# How many messages and bytes each name has. A name is an owner's number and some bytes; the bytes are copied.
+#
+# With a limit the table stays small whatever it is told: when it is full, the half with the fewest messages goes to
+# `rest`, so a name's count is a lower bound, and all counts and the rest together are exact. Without a limit numbers stay.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+cdef struct Name:
+    uint64_t hash
+    int64_t owner
+    uint8_t *at                # owned
+    int32_t length
+    int64_t messages, bytes
+
+cdef class Names:
+    cdef Name *rows
+    cdef int32_t *table        # number of a row + 1, 0 free
+    cdef Py_ssize_t count, room, limit, last
+    cdef readonly int64_t rest_messages, rest_bytes
+    cdef readonly bint pruned
+
+    cdef Py_ssize_t number_of(self, int64_t owner, const uint8_t *at, Py_ssize_t length) except -1
+    cdef Py_ssize_t make(self, uint64_t hash, int64_t owner, const uint8_t *at, Py_ssize_t length) except -1
+    cdef int grow(self) except -1
+    cdef int prune(self) except -1
+    cdef void index(self) noexcept
+    cdef object text(self, Py_ssize_t number)
+    cdef int tell(self, int64_t owner, const uint8_t *at, Py_ssize_t length, int64_t bytes) except -1

@@ -1,0 +1,45 @@
+from mmap import mmap
+from typing import NamedTuple
+
+from firearrow._native.bulk.faults import Faults
+
+Window = bytes | bytearray | memoryview | mmap
+
+class EntriesSeen(NamedTuple):
+    """What a file of a queue holds. Offsets are queue offsets, -1: none."""
+
+    first: int
+    """The first entry that shows a place at or above `log_from`."""
+    end: int
+    """Behind the last entry that was written."""
+    written: int
+    within: int
+    """Entries that show a place in the log."""
+    gone: int
+    """… a place before the log's first."""
+    beyond: int
+    """… a place behind the log's end."""
+    lowest: int
+    highest: int
+    """Places of the entries within, -1: none."""
+
+def count_entries(
+    window: Window, first: int, log_from: int, log_to: int, faults: Faults, owner: int = -1
+) -> EntriesSeen:
+    """Look at the entries of a queue's file, the first of which has queue offset `first`.
+
+    Entries that were never written before others that were are QUEUE_GAP, places that go back are QUEUE_ORDER.
+    """
+
+def check_entries(
+    window: Window, first: int, log: Window, *, base: int, until: int, topic: bytes, queue_id: int, light: bool, faults: Faults, owner: int = -1
+) -> int:
+    """Compare entries that show a place in [`base`, `until`) with the records of that segment: how many. Else LOST_RECORD.
+
+    `light`: the queue shows records of other queues, so only place and size are compared.
+    """
+
+def list_entries(
+    window: Window, first: int, *, place_from: int, place_to: int, faults: Faults, owner: int = -1
+) -> int:
+    """Entries that show a place in [`place_from`, `place_to`), where there are no records: each is LOST_RECORD. How many."""

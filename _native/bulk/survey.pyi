@@ -1,0 +1,80 @@
+from collections.abc import Sequence
+from mmap import mmap
+from typing import NamedTuple, final
+
+from firearrow._native.bulk.faults import Faults
+from firearrow._native.bulk.names import Names
+from firearrow._native.bulk.spans import End
+
+APACHE_DELAYS_S: tuple[int, ...]
+"""Of Apache's delay levels, from 1 on."""
+TORN: dict[int, str]
+"""What `Survey.torn` means, for people."""
+
+class QueueSeen(NamedTuple):
+    """What the records of a range say of a queue. `low`, `high`: offsets of the entries that are to be matched, -1: none."""
+
+    number: int
+    topic: bytes
+    queue_id: int
+    messages: int
+    bytes: int
+    first_ms: int
+    last_ms: int
+    fitting: int
+    """Records so far whose entry shows them, settled."""
+    low: int
+    high: int
+    light: bool
+    """Other queues' records show here, by INNER_MULTI_DISPATCH; it has no messages of its own."""
+
+@final
+class Survey:
+    """Counts and expectations of a range's records; see survey.pxd. One thread."""
+
+    faults: Faults
+    tags: Names
+    """Owner: number of the topic in `topic_names`."""
+    hosts: Names
+    """The address of the producer, 4 or 16 bytes."""
+    hours: Names
+    """Owner: hours since 1970, by the store time."""
+    records: int
+    log_bytes: int
+    half: int
+    """Records marked as prepared or rolled back: they have no entry."""
+    keys_told: int
+    tags_told: int
+    keys_found: int
+    tags_found: int
+    keys_outside: int
+    """Keys of records that the index files do not cover."""
+    strangers: int
+    torn: int
+    def __init__(
+        self,
+        *,
+        check_crc: bool = True,
+        with_keys: bool = True,
+        delays_ms: Sequence[int] = ...,
+        names_max: int = 8192,
+        rows_max: int = ...,
+        keys_max: int = ...,
+        faults_max: int = 1000,
+    ) -> None: ...
+    def walk(
+        self, window: bytes | bytearray | memoryview | mmap, start: int, stop: int, *, base: int
+    ) -> tuple[int, End]:
+        """Look at the records from position `start` that begin before `stop`: (next position, why it ended).
+
+        End.LIMIT before `stop`: no room for more; match, settle and `clear` first. End.TORN: `torn` says why. A record
+        with a bad CRC is a fault, and gone over.
+        """
+    def queues(self) -> list[QueueSeen]: ...
+    def topic_names(self) -> list[bytes]: ...
+    def match(self, number: int, window: bytes | bytearray | memoryview | mmap, first: int) -> None:
+        """Compare rows of queue `number` with the entries of a file, the first of which has queue offset `first`."""
+    def settle(self, number: int) -> None:
+        """Rows that did not fit are faults now."""
+    def clear(self) -> None:
+        """Forget rows and keys; counts stay."""

@@ -1,0 +1,332 @@
+"""Survey: the records of a range of the log, looked at once (see survey.pxd)."""
+
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memset
+
+from firearrow._native.bulk.faults cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
+from firearrow._native.store.bytes cimport get_i32, get_i64
+from firearrow._native.store.hash cimport body_crc, index_hash, java_hash_more
+from firearrow._native.store.layout cimport (
+    AT_MAGIC, AT_SIZE, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, SYS_PREPARED, SYS_ROLLBACK,
+    SYS_TRANSACTION,
+)
+from firearrow._native.store.record cimport (
+    RECORD_BAD_MAGIC, RECORD_BAD_SIZE, RECORD_BLANK, RECORD_CUT, RECORD_OK, check_record, scan_properties,
+)
+
+from collections import namedtuple
+
+from firearrow._native.bulk.spans import End
+
+cdef extern from *:
+    """
+    #define fa_prefetch(at) __builtin_prefetch(at)
+    """
+    void fa_prefetch(const void *at) noexcept nogil
+
+cdef int64_t SIZE_MAX = 0x7FFFFFFF
+cdef int64_t HOUR_MS = 3600000
+cdef int64_t EXT_ADDRESS_MAX = -2147483649   # tags codes at or below are addresses of consumequeue_ext
+cdef enum:
+    DIGITS_MAX = 18
+    PORT_BYTES = 4
+
+QueueSeen = namedtuple(
+    "QueueSeen", "number topic queue_id messages bytes first_ms last_ms fitting low high light"
+)
+TORN = {
+    0: "it names another place than the one where it lies",
+    RECORD_CUT: "it is cut",
+    RECORD_BAD_MAGIC: "its magic is none of a record",
+    RECORD_BAD_SIZE: "its lengths do not add up",
+}
+APACHE_DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+
+
+cdef void *grown(void *rows, Py_ssize_t *room, Py_ssize_t count, size_t size) except NULL:
+    cdef void *larger
+    if count < room[0]:
+        return rows
+    larger = realloc(rows, (room[0] * 2 + 16) * size)
+    if larger is NULL:
+        raise MemoryError()
+    room[0] = room[0] * 2 + 16
+    return larger
+
+
+cdef inline bint begins(const uint8_t *at, Py_ssize_t length, const char *prefix, Py_ssize_t prefix_length) noexcept nogil:
+    return length >= prefix_length and memcmp(at, prefix, prefix_length) == 0
+
+
+cdef inline bint is_schedule(const RecordView *view) noexcept nogil:
+    return view.topic.length == 19 and begins(view.topic.at, 19, b"SCHEDULE_TOPIC_XXXX", 19)
+
+
+cdef bint allows_lights(const RecordView *view) noexcept nogil:
+    """Retries, dead letters, system topics and what is delayed are not dispatched to light queues."""
+    return not (
+        begins(view.topic.at, view.topic.length, b"%RETRY%", 7) or begins(view.topic.at, view.topic.length, b"%DLQ%", 5)
+        or begins(view.topic.at, view.topic.length, b"rmq_sys_", 8) or is_schedule(view)
+    )
+
+
+cdef int64_t digits(const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    """The decimal number, -1 if it is none."""
+    cdef int64_t value = 0
+    cdef Py_ssize_t n
+    if not 0 < length <= DIGITS_MAX:
+        return -1
+    for n in range(length):
+        if not 48 <= at[n] <= 57:
+            return -1
+        value = value * 10 + at[n] - 48
+    return value
+
+
+cdef inline const uint8_t *piece_end(const uint8_t *at, const uint8_t *end, int separator) noexcept nogil:
+    cdef const uint8_t *found = <const uint8_t *> memchr(at, separator, end - at) if at < end else NULL
+    return end if found is NULL else found
+
+
+cdef class Survey:
+    def __cinit__(
+        self, *, bint check_crc=True, bint with_keys=True, delays_ms=tuple(1000 * s for s in APACHE_DELAYS_S),
+        Py_ssize_t names_max=8192, Py_ssize_t rows_max=1 << 20, Py_ssize_t keys_max=1 << 21, Py_ssize_t faults_max=1000,
+    ):
+        self.check_crc, self.with_keys = check_crc, with_keys
+        self.delays_ms = tuple(delays_ms)
+        self.faults = Faults(faults_max)
+        self.tags, self.hosts, self.hours = Names(names_max), Names(names_max), Names(names_max)
+        self.topics, self.queue_names = Names(), Names()
+        self.rows_max, self.keys_max = max(1, rows_max), max(1, keys_max)
+
+    def __dealloc__(self):
+        cdef Py_ssize_t n
+        for n in range(self.queues_room):
+            free(self.known[n].rows)
+        free(self.known)
+        free(self.keys)
+
+    def walk(self, window not None, int64_t start, int64_t stop, *, int64_t base):
+        cdef const uint8_t[::1] held = memoryview(window).cast("B")
+        cdef int64_t length = held.shape[0]
+        cdef int64_t at = start
+        cdef const uint8_t *data = &held[0] if length else NULL
+        cdef RecordView view
+        cdef int state
+        if start < 0:
+            raise ValueError(f"a walk cannot start at {start}")
+        stop = min(stop, length)
+        while at < stop and self.rows_count < self.rows_max and self.keys_count < self.keys_max:
+            state = check_record(data + at, length - at, SIZE_MAX, False, &view)
+            if state == RECORD_BLANK:
+                return at + view.size, End.BLANK
+            if state != RECORD_OK or view.physical_offset != base + at:
+                if length - at < 8 or (get_i32(data + at + AT_SIZE) == 0 and get_i32(data + at + AT_MAGIC) == 0):
+                    return at, End.UNWRITTEN
+                self.torn = 0 if state == RECORD_OK else state
+                return at, End.TORN
+            if at + 2 * <int64_t> view.size < length:
+                fa_prefetch(data + at + view.size)
+                fa_prefetch(data + at + 2 * <int64_t> view.size - 64)
+            if self.check_crc and view.body.length and body_crc(view.body.at, view.body.length) != view.crc:
+                self.faults.add(BAD_CRC, -1, self.records, view.physical_offset, view.size, view.crc)
+            self.take(&view)
+            at += view.size
+        return at, End.LIMIT
+
+    cdef int take(self, const RecordView *view) except -1:
+        """Count a record and note what there must be for it."""
+        cdef Properties properties
+        cdef Py_ssize_t number
+        cdef QueueRows *queue
+        cdef int transaction = view.sys_flag & SYS_TRANSACTION
+        scan_properties(&view.properties, &properties)
+        number = self.queue_of(view.topic.at, view.topic.length, view.queue_id)
+        queue = &self.known[number]
+        if queue.messages == 0 or view.store_time < queue.first_ms:
+            queue.first_ms = view.store_time
+        queue.last_ms = max(queue.last_ms, view.store_time)
+        queue.messages += 1
+        queue.bytes += view.size
+        self.records += 1
+        self.log_bytes += view.size
+        if properties.tags.length:
+            self.tags.tell(queue.topic, properties.tags.at, properties.tags.length, view.size)
+        self.hosts.tell(0, view.born_host.at, view.born_host.length - PORT_BYTES, view.size)
+        self.hours.tell(view.store_time // HOUR_MS, NULL, 0, view.size)
+        if transaction == SYS_PREPARED or transaction == SYS_ROLLBACK:
+            self.half += 1
+        else:
+            self.take_entries(number, view, &properties)
+        if self.with_keys and transaction != SYS_ROLLBACK:
+            self.take_keys(self.known[number].topic_hash, view, &properties)
+        return 0
+
+    cdef int take_entries(self, Py_ssize_t number, const RecordView *view, const Properties *properties) except -1:
+        cdef int64_t code = self.code_of(view, properties)
+        self.add_row(number, view, view.queue_offset, code)
+        if properties.multi_offsets.length and properties.multi_names.length and allows_lights(view):
+            self.take_lights(view, properties, code)
+        return 0
+
+    cdef int take_lights(self, const RecordView *view, const Properties *properties, int64_t code) except -1:
+        """INNER_MULTI_DISPATCH names queues, INNER_MULTI_QUEUE_OFFSET the entry in each."""
+        cdef const uint8_t *name = properties.multi_names.at
+        cdef const uint8_t *names_end = name + properties.multi_names.length
+        cdef const uint8_t *entry = properties.multi_offsets.at
+        cdef const uint8_t *entries_end = entry + properties.multi_offsets.length
+        cdef const uint8_t *name_end
+        cdef const uint8_t *entry_end
+        cdef int64_t queue_offset
+        cdef Py_ssize_t number
+        while name < names_end and entry < entries_end:
+            name_end, entry_end = piece_end(name, names_end, 44), piece_end(entry, entries_end, 44)
+            queue_offset = digits(entry, entry_end - entry)
+            if queue_offset >= 0 and name < name_end:
+                number = self.queue_of(
+                    name, name_end - name, 0 if begins(name, name_end - name, b"%LMQ%", 5) else view.queue_id
+                )
+                self.known[number].light = True
+                self.add_row(number, view, queue_offset, code)
+            name, entry = name_end + 1, entry_end + 1
+        return 0
+
+    cdef int take_keys(self, int32_t topic_hash, const RecordView *view, const Properties *properties) except -1:
+        """`topic#key` of the unique key and each of KEYS, and `topic#T#tag`."""
+        cdef const uint8_t *at = properties.keys.at
+        cdef const uint8_t *end = at + properties.keys.length
+        cdef const uint8_t *stop
+        if properties.unique_key.length:
+            self.add_key(java_hash_more(topic_hash, properties.unique_key.at, properties.unique_key.length), view, False)
+        while properties.keys.length and at < end:
+            stop = piece_end(at, end, 32)
+            if stop > at:
+                self.add_key(java_hash_more(topic_hash, at, stop - at), view, False)
+            at = stop + 1
+        if properties.tags.length:
+            topic_hash = java_hash_more(topic_hash, b"T#", 2)
+            self.add_key(java_hash_more(topic_hash, properties.tags.at, properties.tags.length), view, True)
+        return 0
+
+    cdef int add_key(self, int32_t hash, const RecordView *view, bint tag) except -1:
+        cdef KeyRow *row
+        self.keys = <KeyRow *> grown(self.keys, &self.keys_room, self.keys_count, sizeof(KeyRow))
+        row = &self.keys[self.keys_count]
+        row.place, row.record, row.hash, row.tag, row.found = view.physical_offset, self.records, index_hash(hash), tag, False
+        self.keys_count += 1
+        self.tags_told += tag
+        self.keys_told += not tag
+        return 0
+
+    cdef int add_row(self, Py_ssize_t number, const RecordView *view, int64_t queue_offset, int64_t code) except -1:
+        cdef QueueRows *queue = &self.known[number]
+        cdef Row *row
+        queue.rows = <Row *> grown(queue.rows, &queue.room, queue.count, sizeof(Row))
+        row = &queue.rows[queue.count]
+        row.queue_offset, row.place, row.code, row.seen = queue_offset, view.physical_offset, code, -1
+        row.size, row.state = view.size, ROW_OPEN
+        if queue.count == 0 or queue_offset < queue.low:
+            queue.low = queue_offset
+        queue.high = queue_offset if queue.count == 0 else max(queue.high, queue_offset)
+        queue.count += 1
+        self.rows_count += 1
+        return 0
+
+    cdef Py_ssize_t queue_of(self, const uint8_t *topic, Py_ssize_t length, int32_t queue_id) except -1:
+        cdef Py_ssize_t known = self.queue_names.count
+        cdef Py_ssize_t number = self.queue_names.number_of(queue_id, topic, length)
+        cdef Py_ssize_t room = self.queues_room
+        cdef QueueRows *queue
+        if number < known:
+            return number
+        self.known = <QueueRows *> grown(self.known, &self.queues_room, number, sizeof(QueueRows))
+        if self.queues_room > room:
+            memset(&self.known[room], 0, (self.queues_room - room) * sizeof(QueueRows))
+        queue = &self.known[number]
+        queue.topic = <int32_t> self.topics.number_of(0, topic, length)
+        queue.queue_id = queue_id
+        queue.topic_hash = java_hash_more(java_hash_more(0, topic, length), b"#", 1)
+        return number
+
+    cdef int64_t code_of(self, const RecordView *view, const Properties *properties) except? -1:
+        """Java's hash of the whole TAGS value; in the schedule topic the time of delivery."""
+        cdef int64_t level
+        if properties.delay.length and is_schedule(view):
+            level = digits(properties.delay.at, properties.delay.length)
+            if level > 0:
+                level = min(level, <int64_t> len(self.delays_ms))
+                return view.store_time + (<int64_t> self.delays_ms[level - 1] if level > 0 else 1000)
+        return java_hash_more(0, properties.tags.at, properties.tags.length)
+
+    # ---- beside the queues ----
+
+    def queues(self):
+        cdef Py_ssize_t n
+        cdef QueueRows *queue
+        found = []
+        for n in range(self.queue_names.count):
+            queue = &self.known[n]
+            found.append(QueueSeen(
+                n, self.queue_names.text(n), queue.queue_id, queue.messages, queue.bytes, queue.first_ms, queue.last_ms,
+                queue.fitting, queue.low if queue.count else -1, queue.high if queue.count else -1, queue.light,
+            ))
+        return found
+
+    def topic_names(self):
+        return [self.topics.text(n) for n in range(self.topics.count)]
+
+    def match(self, Py_ssize_t number, window not None, int64_t first):
+        cdef const uint8_t[::1] held = memoryview(window).cast("B")
+        cdef int64_t entries = held.shape[0] // ENTRY_BYTES
+        if not 0 <= number < self.queue_names.count:
+            raise IndexError(f"queue {number} of {self.queue_names.count}")
+        if entries:
+            match_rows(&self.known[number], &held[0], first, entries)
+
+    def settle(self, Py_ssize_t number):
+        cdef QueueRows *queue
+        cdef Py_ssize_t n
+        cdef Row *row
+        if not 0 <= number < self.queue_names.count:
+            raise IndexError(f"queue {number} of {self.queue_names.count}")
+        queue = &self.known[number]
+        for n in range(queue.count):
+            row = &queue.rows[n]
+            queue.fitting += row.state == ROW_FITS or row.state == ROW_TAGS
+            if row.state != ROW_FITS:
+                self.faults.add(
+                    NO_ENTRY if row.state == ROW_OPEN else WRONG_ENTRY if row.state == ROW_OTHER else WRONG_TAGS,
+                    <int> number, row.queue_offset, row.place, row.size, row.seen,
+                )
+        self.rows_count -= queue.count
+        queue.count = 0
+
+    def clear(self):
+        cdef Py_ssize_t n
+        for n in range(self.queue_names.count):
+            self.known[n].count = 0
+        self.rows_count = self.keys_count = 0
+
+
+cdef void match_rows(QueueRows *queue, const uint8_t *entries, int64_t first, int64_t count) noexcept nogil:
+    cdef Py_ssize_t n
+    cdef int64_t at, place, code
+    cdef int32_t size
+    cdef const uint8_t *entry
+    cdef Row *row
+    for n in range(queue.count):
+        row = &queue.rows[n]
+        at = row.queue_offset - first
+        if not 0 <= at < count:
+            continue
+        entry = entries + at * ENTRY_BYTES
+        place, size, code = get_i64(entry), get_i32(entry + ENTRY_AT_SIZE), get_i64(entry + ENTRY_AT_TAGS)
+        if size == 0 or size == PRE_BLANK_SIZE:
+            continue
+        if place != row.place or size != row.size:
+            row.state, row.seen = ROW_OTHER, place
+        elif code != row.code and code > EXT_ADDRESS_MAX:
+            row.state, row.seen = ROW_TAGS, code
+        else:
+            row.state = ROW_FITS

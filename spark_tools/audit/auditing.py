@@ -1,0 +1,230 @@
+"""One store audited from its log to its groups. What runs in parallel goes through a lane, which is Spark's in the job.
+
+The order keeps a store that grows consistent: first the offsets of groups and the end of the log are read, then the log
+up to there, then the queues, in which what shows a place behind that end is passed over. Driver; one thread.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeVar
+
+from firearrow._native.bulk.survey import APACHE_DELAYS_S
+from firearrow.spark_tools.audit.findings import Finding, Findings, Kind
+from firearrow.spark_tools.audit.groups import Lag, lags, read_offsets
+from firearrow.spark_tools.audit.index import IndexFile, check_index, index_files
+from firearrow.spark_tools.audit.log import Part, PartSeen, Settings
+from firearrow.spark_tools.audit.queues import (
+    LogBounds,
+    QueueName,
+    QueueSeen,
+    QueuesSeen,
+    check_queue,
+    is_written,
+    survey_queues,
+)
+from firearrow.spark_tools.audit.ranges import LogRange, cut, parts
+from firearrow.spark_tools.audit.stitching import LogSeen, stitched
+from firearrow.spark_tools.audit.store import AuditedStore
+from firearrow.spark_tools.audit.tallies import Tallies
+from firearrow.spark_tools.offline.rolled import Segment, missing
+
+QUEUES_A_TASK = 256
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Lane(Protocol):
+    """Does work for each task, results in the tasks' order. `weights`: bytes of each, for progress."""
+
+    width: int
+    """How many tasks are worth making of one log."""
+
+    def __call__(
+        self, step: str, work: Callable[[T], R], tasks: Sequence[T], weights: Sequence[int]
+    ) -> list[R]: ...
+
+
+class HereLane:
+    """All tasks in this thread, one after the other."""
+
+    def __init__(self, width: int = 4) -> None:
+        self.width = width
+
+    def __call__(
+        self, step: str, work: Callable[[T], R], tasks: Sequence[T], weights: Sequence[int]
+    ) -> list[R]:
+        return [work(task) for task in tasks]
+
+
+@dataclass(slots=True)
+class StoreSeen:
+    """What an audit says of one store. `state`: notes that are no findings."""
+
+    store: AuditedStore
+    state: list[str] = field(default_factory=list)
+    segments: int = 0
+    log: LogBounds = field(default_factory=lambda: LogBounds(0, 0))
+    numbers: Counter[str] = field(default_factory=Counter)
+    tallies: Tallies = field(default_factory=Tallies)
+    queues: dict[QueueName, QueueSeen] = field(default_factory=dict)
+    lags: list[Lag] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartWork:
+    """Picklable: looks at one part of the log."""
+
+    store: AuditedStore
+    index: tuple[IndexFile, ...]
+    settings: Settings
+
+    def __call__(self, ranges: Sequence[LogRange]) -> PartSeen:
+        return Part(self.store, ranges, self.index, self.settings, exact=False).run()
+
+    def exactly(self, ranges: Sequence[LogRange]) -> PartSeen:
+        return Part(self.store, ranges, self.index, self.settings, exact=True).run()
+
+
+class Auditing:
+    """`index_slots` 0: told from the index files. `run` once. StoreUnreadable: the folder is no store."""
+
+    def __init__(
+        self, store: AuditedStore, lane: Lane, *, check_crc: bool = True, with_index: bool = True,
+        delays_s: tuple[int, ...] = APACHE_DELAYS_S, index_slots: int = 0, range_bytes: int = 128 << 20,
+    ) -> None:  # fmt: skip
+        self._store, self._lane, self._range_bytes = store, lane, range_bytes
+        self._growing = store.is_running()
+        self._settings = Settings(check_crc, with_index, self._growing, delays_s)
+        self._index_slots = index_slots
+        self.seen = StoreSeen(store)
+
+    def run(self) -> StoreSeen:
+        began = time.monotonic()
+        seen, store = self.seen, self._store
+        segments = store.segments()
+        offsets = read_offsets(store, seen.findings)
+        end = store.log_end() if self._growing else None
+        index = index_files(store, self._index_slots) if self._settings.with_index else []
+        self._describe(segments, index)
+        log = self._look_at_log(segments, end, index)
+        start = segments[0].base if segments else 0
+        seen.log = LogBounds(
+            start, max(log.end, start) if end is None else end, tuple(missing(segments)), self._growing
+        )
+        if store.has_queues():
+            self._look_at_queues(segments, log)
+            self._look_again()
+        self._look_at_index(index)
+        seen.lags = lags(store, offsets, seen.queues, seen.findings)
+        seen.seconds = time.monotonic() - began
+        return seen
+
+    def _describe(self, segments: Sequence[Segment], index: Sequence[IndexFile]) -> None:
+        seen, store = self.seen, self._store
+        seen.segments = len(segments)
+        if self._growing:
+            seen.state.append("a broker is running: judged up to the end of the log when the audit began")
+        elif store.was_killed():
+            seen.state.append(
+                "the broker was not stopped cleanly: its next start looks at the end of the log"
+            )
+        if not store.has_queues():
+            seen.state.append("it has no folder consumequeue: queues were not checked")
+        if self._settings.with_index and not index:
+            seen.state.append("it has no index files: keys were not checked")
+        for start, stop in missing(segments):
+            path, why = (
+                store.path("commitlog", f"{start:020d}"),
+                f"{stop - start} bytes of the log are missing",
+            )
+            self.seen.findings.add(
+                Finding(Kind.MISSING_SEGMENT, store.name, path, 0, why, start, bytes=stop - start)
+            )
+        length = max((segment.length for segment in segments), default=0)
+        for segment in segments:
+            if segment.length < length:
+                why = f"it has {segment.length} bytes, and others have {length}"
+                self.seen.findings.add(
+                    Finding(
+                        Kind.CUT_FILE,
+                        store.name,
+                        segment.path,
+                        segment.length,
+                        why,
+                        bytes=length - segment.length,
+                    )
+                )
+
+    def _look_at_log(
+        self, segments: Sequence[Segment], end: int | None, index: Sequence[IndexFile]
+    ) -> LogSeen:
+        tasks = parts(cut(segments, end, self._range_bytes), self._lane.width)
+        work = PartWork(self._store, tuple(index), self._settings)
+        weights = [sum(map(len, task)) for task in tasks]
+        found = self._lane("log", work, tasks, weights)
+        log = stitched(self._store, tasks, found, work.exactly, growing=self._growing)
+        self.seen.tallies, self.seen.numbers = log.tallies, log.numbers
+        self.seen.findings.merge(log.findings)
+        return log
+
+    def _look_at_queues(self, segments: Sequence[Segment], log: LogSeen) -> None:
+        store, bounds = self._store, self.seen.log
+        names = list(store.queues())
+        tasks = [names[at : at + QUEUES_A_TASK] for at in range(0, len(names), QUEUES_A_TASK)]
+        work = partial(survey_queues, store, log=bounds)
+        found = QueuesSeen()
+        for each in self._lane("queues", work, tasks, [len(task) for task in tasks]):
+            found.merge(each)
+        self.seen.queues = found.queues
+        self.seen.findings.merge(found.findings)
+        records = self.seen.tallies.queues.rows
+        odd = [
+            (
+                name,
+                (name[0].encode("utf-8", "surrogateescape").decode("utf-8", "replace"), name[1])
+                not in records,
+            )
+            for name, queue in found.queues.items()
+            if log.fitting[os.fsencode(name[0]), name[1]] != queue.within
+            or (queue.beyond and not bounds.growing)
+        ]
+        for lost in self._lane("entries", partial(_check, store, segments, bounds), odd, [1] * len(odd)):
+            self._add_entries(lost)
+
+    def _add_entries(self, findings: Findings) -> None:
+        """Entries that were named with their records are not named again."""
+        known = [each for each in findings.listed if self.seen.findings.names(each.file, each.position)]
+        findings.totals[str(Kind.LOST_RECORD)] -= sum(each.count for each in known)
+        findings.listed = [each for each in findings.listed if each not in known]
+        findings.totals = +findings.totals
+        self.seen.findings.merge(findings)
+
+    def _look_again(self) -> None:
+        """While a broker writes, an entry may follow its record by a moment."""
+        if not self._growing:
+            return
+        for each in [each for each in self.seen.findings.listed if each.kind is Kind.NO_ENTRY]:
+            assert each.topic is not None
+            assert each.queue_id is not None
+            assert each.queue_offset is not None
+            if is_written(self._store, (each.topic, each.queue_id), each.queue_offset, each.count):
+                self.seen.findings.take_back(each)
+
+    def _look_at_index(self, index: Sequence[IndexFile]) -> None:
+        tasks = [[(file, self._growing and file is index[-1])] for file in index]
+        weights = [file.segment.length for file in index]
+        for findings, entries in self._lane("index", partial(check_index, self._store), tasks, weights):
+            self.seen.findings.merge(findings)
+            self.seen.numbers["index entries"] += entries
+
+
+def _check(
+    store: AuditedStore, segments: Sequence[Segment], log: LogBounds, task: tuple[QueueName, bool]
+) -> Findings:
+    return check_queue(store, task[0], segments, log, light=task[1])

@@ -1,0 +1,66 @@
+"""How far consumer groups are behind, by the store's own files. Reads `config` only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from firearrow.spark_tools.audit.findings import Finding, Findings, Kind
+from firearrow.spark_tools.audit.queues import QueueName, QueueSeen
+from firearrow.spark_tools.audit.store import AuditedStore
+from firearrow.spark_tools.errors import StoreUnreadable
+from firearrow.spark_tools.offline.config import group_offsets
+
+Offsets = Mapping[tuple[str, str], Mapping[int, int]]
+"""(Group, topic) → queue id → the next offset to consume."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """`offset`: the next one to consume; `lag`: messages from there, or from `first` if it is gone, to `end`."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    first: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - max(self.offset, self.first))
+
+    @property
+    def gone(self) -> int:
+        """Messages that were taken away before they were consumed."""
+        return max(0, self.first - self.offset)
+
+
+def read_offsets(store: AuditedStore, findings: Findings) -> Offsets:
+    try:
+        return group_offsets(store.root)
+    except StoreUnreadable as error:
+        findings.add(Finding(Kind.UNREADABLE, store.name, store.path("config"), 0, str(error)))
+        return {}
+
+
+def lags(
+    store: AuditedStore, offsets: Offsets, queues: Mapping[QueueName, QueueSeen], findings: Findings
+) -> list[Lag]:
+    """Of the queues that the store has; an offset behind a queue's end is a finding."""
+    found = []
+    for (group, topic), by_queue in sorted(offsets.items()):
+        for queue_id, queue_offset in sorted(by_queue.items()):
+            queue = queues.get((topic, queue_id))
+            if queue is None:
+                continue
+            found.append(Lag(group, topic, queue_id, queue_offset, queue.first, queue.end))
+            if queue_offset > queue.end:
+                findings.add(_beyond(store, found[-1]))
+    return found
+
+
+def _beyond(store: AuditedStore, lag: Lag) -> Finding:
+    text = f"group {lag.group} is at {lag.offset} of {lag.topic}:{lag.queue_id}, which ends at {lag.end}"
+    return Finding(
+        Kind.OFFSET_BEYOND, store.name, store.path("config", "consumerOffset.json"), 0, text,
+        topic=lag.topic, queue_id=lag.queue_id, queue_offset=lag.offset,
+    )  # fmt: skip

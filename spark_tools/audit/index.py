@@ -1,0 +1,104 @@
+"""Index files: what each one is, and whether its chains hold. Keys are compared with records by `log`. Reads only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firearrow._native.bulk.faults import Fault, FaultKind, Faults
+from firearrow._native.bulk.keycheck import IndexHead, check_chains, head_of, slots_of
+from firearrow.spark_tools.audit.findings import Finding, Findings, Kind
+from firearrow.spark_tools.audit.store import AuditedStore
+from firearrow.spark_tools.audit.wording import KINDS
+from firearrow.spark_tools.offline.mappings import Mappings
+from firearrow.spark_tools.offline.rolled import Segment
+
+HEAD_BYTES, SLOT_BYTES, ENTRY_BYTES = 40, 4, 20
+NO_HEAD = IndexHead(0, 0, 0, -1, 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """`slots` 0: it has no entries, or they cannot be told from its slots; then it is not compared with records."""
+
+    segment: Segment
+    head: IndexHead
+    slots: int
+
+    @property
+    def path(self) -> str:
+        return self.segment.path
+
+    def position(self, entry: int) -> int:
+        return HEAD_BYTES + self.slots * SLOT_BYTES + entry * ENTRY_BYTES
+
+    def finding(self, store: AuditedStore, fault: Fault) -> Finding:
+        """Of WRONG_KEY and the INDEX kinds."""
+        number, position = fault.number, self.position(fault.number)
+        match fault.kind:
+            case FaultKind.WRONG_KEY:
+                text = (
+                    f"entry {number} shows {fault.place}, and no record there has a key of hash {fault.seen}"
+                )
+            case FaultKind.INDEX_SLOT:
+                position = HEAD_BYTES + number * SLOT_BYTES
+                text = f"slot {number} names entry {fault.seen}, and the newest of its chain is {fault.place}"
+            case FaultKind.INDEX_ORDER:
+                text = f"entry {number} shows {fault.place}, out of order"
+            case _:
+                text = f"entry {number} does not name the entry before it in its slot, but {fault.seen}"
+        place = fault.place if fault.kind is not FaultKind.INDEX_SLOT else None
+        return Finding(
+            KINDS[fault.kind], store.name, self.path, position, text, physical_offset=place, bytes=fault.size
+        )
+
+
+def index_files(store: AuditedStore, slots: int = 0) -> list[IndexFile]:
+    """In the order in which they were made. `slots` 0: told from the files; those of one size have equally many."""
+    maps, found = Mappings(1), []
+    told: dict[int, int] = {}
+    for path in store.index_paths():
+        mapping = maps.get(Segment(path, 0, 0))
+        if mapping is None:
+            continue
+        length = len(mapping.window)
+        whole = length >= HEAD_BYTES
+        head = head_of(mapping.window) if whole else NO_HEAD
+        if head.next_entry > 1 and length not in told:
+            seen = slots or slots_of(mapping.window)
+            if seen:
+                told[length] = seen
+        found.append(IndexFile(Segment(path, 0, length), head, 0))
+    return [
+        IndexFile(
+            file.segment, file.head, told.get(file.segment.length, 0) if file.head.next_entry > 1 else 0
+        )
+        for file in found
+    ]
+
+
+def check_index(store: AuditedStore, files: Sequence[tuple[IndexFile, bool]]) -> tuple[Findings, int]:
+    """Each with whether it still grows: (findings, entries)."""
+    findings, maps, entries = Findings(), Mappings(1), 0
+    for file, growing in files:
+        mapping = maps.get(file.segment)
+        if mapping is None:
+            continue
+        if not file.slots:
+            if file.head.next_entry > 1 or len(mapping.window) < HEAD_BYTES:
+                why = "its slots cannot be told from its entries: name how many there are with --index-slots"
+                findings.add(
+                    Finding(Kind.INDEX_FILE, store.name, file.path, 0, why, bytes=len(mapping.window))
+                )
+            continue
+        faults = Faults()
+        try:
+            entries += check_chains(mapping.window, file.slots, growing=growing, faults=faults)
+        except ValueError as error:
+            findings.add(
+                Finding(Kind.INDEX_FILE, store.name, file.path, 0, str(error), bytes=len(mapping.window))
+            )
+            continue
+        for kind in (FaultKind.INDEX_CHAIN, FaultKind.INDEX_SLOT, FaultKind.INDEX_ORDER):
+            findings.count(KINDS[kind], faults.total(kind))
+        for fault in faults.listed():
+            findings.name(file.finding(store, fault))
+    return findings, entries

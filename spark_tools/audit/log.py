@@ -1,0 +1,272 @@
+"""A part of the log looked at once, in a worker: records, what their queues say of them, and what the index does.
+
+Ranges of one part lie behind each other, and each goes on where the one before ended; only the first one of a part that
+begins inside a segment looks for a record. Reads, never writes; one thread a part.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from firearrow._native.bulk.faults import Fault, FaultKind
+from firearrow._native.bulk.gaps import first_written
+from firearrow._native.bulk.keycheck import match_keys, settle_keys
+from firearrow._native.bulk.spans import End, find
+from firearrow._native.bulk.survey import APACHE_DELAYS_S, TORN, QueueSeen, Survey
+from firearrow.spark_tools.audit.findings import Finding, Findings, Kind
+from firearrow.spark_tools.audit.index import IndexFile
+from firearrow.spark_tools.audit.ranges import LogRange
+from firearrow.spark_tools.audit.store import AuditedStore
+from firearrow.spark_tools.audit.tallies import Tallies
+from firearrow.spark_tools.audit.wording import KINDS, between, in_log, in_queue
+from firearrow.spark_tools.offline.entries import Entries
+from firearrow.spark_tools.offline.mappings import Mapping, Mappings
+from firearrow.spark_tools.offline.rolled import Segment, segment_at
+
+ENTRIES_AT_ONCE = 1 << 18
+CHUNK_BYTES = 64 << 20
+"""So much of the log is compared with queues and index at a time."""
+PLACE_MAX = (1 << 63) - 1
+COUNTED = (
+    "records",
+    "log_bytes",
+    "half",
+    "keys_told",
+    "tags_told",
+    "keys_found",
+    "tags_found",
+    "keys_outside",
+)
+
+
+class Rest(StrEnum):
+    """What follows the last record of a part."""
+
+    NOTHING = "nothing"
+    UNWRITTEN = "unwritten"
+    TORN = "torn"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds."""
+
+    check_crc: bool = True
+    with_index: bool = True
+    growing: bool = False
+    delays_s: tuple[int, ...] = APACHE_DELAYS_S
+
+
+@dataclass(slots=True)
+class PartSeen:
+    """What a part of the log holds. Physical offsets; -1: no record begins there."""
+
+    start: int = -1
+    end: int = -1
+    rest: Rest = Rest.NOTHING
+    rest_start: int = -1
+    rest_why: str = ""
+    findings: Findings = field(default_factory=Findings)
+    tallies: Tallies = field(default_factory=Tallies)
+    fitting: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    """Entries of each queue that records answer to."""
+    numbers: Counter[str] = field(default_factory=Counter)
+
+
+class Part:
+    """`ranges` in order; `exact`: the first one starts at a record. `run` once."""
+
+    def __init__(
+        self,
+        store: AuditedStore,
+        ranges: Sequence[LogRange],
+        index: Sequence[IndexFile],
+        settings: Settings,
+        *,
+        exact: bool,
+    ) -> None:
+        self._store, self._ranges, self._exact = store, ranges, exact
+        self._index = index if settings.with_index else ()
+        self._settings = settings
+        self._survey = Survey(
+            check_crc=settings.check_crc,
+            with_keys=bool(self._index),
+            delays_ms=[1000 * s for s in settings.delays_s],
+        )
+        self._maps = Mappings()
+        self._seen = PartSeen()
+        self._chunk = -1
+        self._judged: dict[tuple[bytes, int], bool] = {}
+
+    def run(self) -> PartSeen:
+        at = self._ranges[0].start if self._exact else -1
+        for part in self._ranges:
+            mapping = self._maps.get(part.segment)
+            if mapping is None:
+                self._seen.numbers["segments gone meanwhile"] += 1
+                continue
+            if at < part.start:
+                at = self._begin(mapping, part)
+            if at >= 0:
+                at = self._range(mapping, part, at)
+            mapping.passed(min(part.stop, mapping.end) - mapping.base)
+        self._finish()
+        return self._seen
+
+    def _begin(self, mapping: Mapping, part: LogRange) -> int:
+        """The first record of a range that may begin inside of one."""
+        if part.start == part.segment.base:
+            return part.start
+        found = find(mapping.window, part.start - mapping.base, part.stop - mapping.base, base=mapping.base)
+        if found >= 0:
+            return mapping.base + found
+        written = first_written(mapping.window, part.start - mapping.base, part.stop - mapping.base)
+        self._remains(
+            part.start,
+            Rest.UNWRITTEN if mapping.base + written >= part.stop else Rest.TORN,
+            "no record begins there",
+        )
+        return -1
+
+    def _range(self, mapping: Mapping, part: LogRange, at: int) -> int:
+        """From `at` to the range's end: where the next record begins, as far as it is known."""
+        base, stop = mapping.base, min(part.stop, mapping.end)
+        while at < stop:
+            goal = min(stop, at + CHUNK_BYTES)
+            place, end = self._survey.walk(mapping.window, at - base, goal - base, base=base)
+            if self._chunk < 0:
+                self._chunk = at
+            if base + place > at:
+                self._records(at, base + place, end)
+            at = base + place
+            mapping.passed(place)
+            if end is End.LIMIT:
+                self._settle(at)
+            elif end is not End.BLANK:
+                at = self._pass(mapping, at, stop, end)
+        self._settle(at)
+        return at
+
+    def _records(self, start: int, end: int, why: End) -> None:
+        """Whole records, or a blank, lie in [start, end). What was not before them is inside the log now."""
+        seen = self._seen
+        if seen.rest is not Rest.NOTHING and seen.end >= 0:
+            self._inside(seen.rest_start, start, seen.rest, seen.rest_why)
+        if seen.start < 0:
+            seen.start = start
+        seen.rest, seen.end = Rest.NOTHING, end
+        seen.numbers["blank records"] += why is End.BLANK
+
+    def _pass(self, mapping: Mapping, at: int, stop: int, why: End) -> int:
+        """Over what is no record, to the next one or to the range's end."""
+        base = mapping.base
+        written = first_written(mapping.window, at - base, stop - base) + base
+        if why is End.UNWRITTEN and written >= stop:
+            self._remains(at, Rest.UNWRITTEN, "nothing was written there")
+            return stop
+        found = find(mapping.window, at - base + 1, stop - base, base=base)
+        torn = why is End.TORN
+        self._remains(
+            at,
+            Rest.TORN if torn else Rest.UNWRITTEN,
+            TORN[self._survey.torn] if torn else "nothing was written there",
+        )
+        if found < 0 and not torn:
+            self._seen.rest, self._seen.rest_why = Rest.TORN, f"bytes from {written} on are no record"
+        return stop if found < 0 else base + found
+
+    def _remains(self, start: int, rest: Rest, why: str) -> None:
+        seen = self._seen
+        if seen.rest is Rest.NOTHING:
+            seen.rest_start, seen.rest, seen.rest_why = start, rest, why
+        elif seen.rest is Rest.UNWRITTEN and rest is Rest.TORN:
+            seen.rest, seen.rest_why = rest, why
+
+    def _inside(self, start: int, end: int, rest: Rest, why: str) -> None:
+        segment = segment_at(self._segments(), start)
+        assert segment is not None, "what was walked lies in a segment"
+        kind = Kind.TORN if rest is Rest.TORN else Kind.HOLE
+        self._seen.findings.add(between(self._store, segment, kind, start, end, why))
+
+    def _segments(self) -> list[Segment]:
+        return [part.segment for part in self._ranges]
+
+    # ---- beside queues and index ----
+
+    def _settle(self, until: int) -> None:
+        """Compare what was walked over since the last time; then it is forgotten."""
+        survey = self._survey
+        if self._chunk >= 0 and until > self._chunk:
+            if self._store.has_queues():
+                for queue in survey.queues():
+                    if queue.low >= 0:
+                        self._match(queue)
+            if self._index:
+                self._match_keys(self._chunk, until)
+        survey.clear()
+        self._chunk = -1
+
+    def _match(self, queue: QueueSeen) -> None:
+        if not self._is_judged(queue):
+            return
+        folder = self._store.queue_folder(queue.topic, queue.queue_id)
+        if folder is not None:
+            entries = Entries(folder)
+            entries.refresh()
+            for first, rows in entries.runs(max(0, queue.low), queue.high + 1, ENTRIES_AT_ONCE):
+                self._survey.match(queue.number, rows, first)
+            entries.close()
+        self._survey.settle(queue.number)
+
+    def _is_judged(self, queue: QueueSeen) -> bool:
+        """Light queues that were never made, and batch queues, have no entries to look for."""
+        key = queue.topic, queue.queue_id
+        if key not in self._judged:
+            folder = self._store.queue_folder(*key)
+            light = queue.light and not queue.messages and (folder is None or not os.path.isdir(folder))
+            self._judged[key] = not light and (folder is None or not self._store.is_batch_topic(queue.topic))
+        return self._judged[key]
+
+    def _match_keys(self, start: int, until: int) -> None:
+        for number, file in enumerate(self._index):
+            if file.slots and file.head.end_place >= start and file.head.begin_place < until:
+                mapping = self._maps.get(file.segment)
+                if mapping is not None:
+                    match_keys(
+                        self._survey,
+                        mapping.window,
+                        file.slots,
+                        place_from=start,
+                        place_to=until,
+                        owner=number,
+                    )
+        end = self._index[-1].head.end_place - 1 if self._settings.growing else PLACE_MAX
+        settle_keys(self._survey, covered_from=self._index[0].head.begin_place, covered_to=end)
+
+    # ---- the end ----
+
+    def _finish(self) -> None:
+        survey, seen = self._survey, self._seen
+        seen.tallies.take(survey)
+        queues = survey.queues()
+        seen.fitting = {(queue.topic, queue.queue_id): queue.fitting for queue in queues if queue.fitting}
+        unjudged = (
+            queue.messages for queue in queues if not self._judged.get((queue.topic, queue.queue_id), True)
+        )
+        seen.numbers["unjudged"] = sum(unjudged)
+        for name in COUNTED:
+            seen.numbers[name] = getattr(survey, name)
+        for fault_kind, kind in KINDS.items():
+            seen.findings.count(kind, survey.faults.total(fault_kind))
+        for fault in survey.faults.listed():
+            seen.findings.name(self._finding(fault, queues))
+
+    def _finding(self, fault: Fault, queues: Sequence[QueueSeen]) -> Finding:
+        if fault.kind is FaultKind.WRONG_KEY:
+            return self._index[fault.owner].finding(self._store, fault)
+        if fault.kind in (FaultKind.BAD_CRC, FaultKind.NO_KEY):
+            return in_log(self._store, self._segments(), fault)
+        queue = queues[fault.owner]
+        return in_queue(self._store, queue.topic, queue.queue_id, fault)

@@ -1,0 +1,166 @@
+"""The files of queues: how far they go, what is missing in them, and which entries show no record.
+
+`survey_queues` counts entries by files alone; only queues whose count is not that of the records are compared entry by
+entry (`check_queue`). Reads only; one thread a call.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from firearrow._native.bulk.faults import FaultKind, Faults
+from firearrow._native.bulk.queuecheck import EntriesSeen, check_entries, count_entries, list_entries
+from firearrow.spark_tools.audit.findings import Finding, Findings, Kind
+from firearrow.spark_tools.audit.store import AuditedStore
+from firearrow.spark_tools.audit.wording import KINDS, in_queue
+from firearrow.spark_tools.errors import StoreUnreadable
+from firearrow.spark_tools.offline.entries import ENTRY, Entries
+from firearrow.spark_tools.offline.mappings import Mappings
+from firearrow.spark_tools.offline.rolled import Segment, missing, rolled_files
+
+QueueName = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """Physical offsets [start, end) that the log has, but for `holes`, each [start, end)."""
+
+    start: int
+    end: int
+    holes: tuple[tuple[int, int], ...] = ()
+    growing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """Queue offsets [first, end) can be read; `within` entries show a place in the log, `beyond` one behind."""
+
+    first: int
+    end: int
+    within: int
+    beyond: int
+
+
+@dataclass(slots=True)
+class QueuesSeen:
+    queues: dict[QueueName, QueueSeen] = field(default_factory=dict)
+    findings: Findings = field(default_factory=Findings)
+
+    def merge(self, other: "QueuesSeen") -> None:
+        self.queues.update(other.queues)
+        self.findings.merge(other.findings)
+
+
+def survey_queues(store: AuditedStore, names: Sequence[QueueName], log: LogBounds) -> QueuesSeen:
+    seen, maps = QueuesSeen(), Mappings(1)
+    for name in names:
+        folder = store.path("consumequeue", name[0], str(name[1]))
+        try:
+            files = rolled_files(folder)
+            seen.queues[name] = _survey(store, name, files, log, maps, seen.findings)
+        except StoreUnreadable as error:
+            seen.findings.add(
+                Finding(Kind.UNREADABLE, store.name, folder, 0, str(error), topic=name[0], queue_id=name[1])
+            )
+    return seen
+
+
+def _survey(
+    store: AuditedStore,
+    name: QueueName,
+    files: Sequence[Segment],
+    log: LogBounds,
+    maps: Mappings,
+    findings: Findings,
+) -> QueueSeen:
+    faults = Faults()
+    found: list[tuple[Segment, EntriesSeen]] = []
+    for file in files:
+        mapping = maps.get(file)
+        if mapping is not None:
+            first, bounds = -(-file.base // ENTRY.size), (log.start, log.end)
+            found.append((file, count_entries(mapping.window, first, *bounds, faults)))
+    _take(store, os.fsencode(name[0]), name[1], faults, findings)
+    while found and not found[-1][1].written:
+        found.pop()
+    if not found:
+        end = -(-files[0].base // ENTRY.size) if files else 0
+        return QueueSeen(end, end, 0, 0)
+    _find_gaps(store, name, found, findings)
+    end = found[-1][1].end
+    return QueueSeen(
+        first=next((entries.first for _, entries in found if entries.first >= 0), end),
+        end=end,
+        within=sum(entries.within for _, entries in found),
+        beyond=sum(entries.beyond for _, entries in found),
+    )
+
+
+def _find_gaps(
+    store: AuditedStore, name: QueueName, found: Sequence[tuple[Segment, EntriesSeen]], findings: Findings
+) -> None:
+    """Between files, and at the end of files that others follow."""
+    for start, end in missing([file for file, _ in found]):
+        findings.add(_gap(store, name, f"{start:020d}", start, end - start, "the file is missing"))
+    for file, entries in found[:-1]:
+        behind = max(entries.end * ENTRY.size, file.base)
+        size = file.end - file.length % ENTRY.size - behind
+        if size > 0:
+            findings.add(_gap(store, name, os.path.basename(file.path), behind, size, "nothing was written"))
+
+
+def _gap(store: AuditedStore, name: QueueName, file: str, start: int, size: int, why: str) -> Finding:
+    """`start`: the byte of the queue where the gap begins."""
+    count, number = size // ENTRY.size, start // ENTRY.size
+    return Finding(
+        Kind.QUEUE_GAP, store.name, store.path("consumequeue", name[0], str(name[1]), file), start - int(file),
+        f"{count} entries are missing from queue offset {number} on: {why}", topic=name[0], queue_id=name[1],
+        queue_offset=number, count=count, bytes=size,
+    )  # fmt: skip
+
+
+def _take(store: AuditedStore, topic: bytes, queue_id: int, faults: Faults, findings: Findings) -> None:
+    for kind in (FaultKind.QUEUE_GAP, FaultKind.QUEUE_ORDER):
+        findings.count(KINDS[kind], faults.total(kind))
+    for fault in faults.listed():
+        findings.name(in_queue(store, topic, queue_id, fault))
+
+
+def check_queue(
+    store: AuditedStore, name: QueueName, segments: Sequence[Segment], log: LogBounds, *, light: bool
+) -> Findings:
+    """Each entry that shows no record of the queue, or `light` no record at all."""
+    topic, findings, faults = os.fsencode(name[0]), Findings(), Faults()
+    maps, windows = Mappings(1), Mappings()
+    for file in rolled_files(store.path("consumequeue", name[0], str(name[1]))):
+        mapping = maps.get(file)
+        if mapping is None:
+            continue
+        first = -(-file.base // ENTRY.size)
+        seen = count_entries(mapping.window, first, log.start, log.end, Faults())
+        for segment in segments:
+            until = min(segment.end, log.end)
+            window = (
+                windows.get(segment) if segment.base <= seen.highest and until > seen.lowest >= 0 else None
+            )
+            if window is not None:
+                check_entries(
+                    mapping.window, first, window.window, base=segment.base, until=until, topic=topic,
+                    queue_id=name[1], light=light, faults=faults,
+                )  # fmt: skip
+        for start, end in (*log.holes, *(() if log.growing else ((log.end, (1 << 63) - 1),))):
+            list_entries(mapping.window, first, place_from=start, place_to=end, faults=faults)
+    findings.count(Kind.LOST_RECORD, faults.total(FaultKind.LOST_RECORD))
+    for fault in faults.listed():
+        findings.name(in_queue(store, topic, name[1], fault))
+    return findings
+
+
+def is_written(store: AuditedStore, name: QueueName, start: int, count: int) -> bool:
+    """Whether there are entries at queue offsets [start, start + count) now."""
+    entries = Entries(store.path("consumequeue", name[0], str(name[1])))
+    entries.refresh()
+    try:
+        return start + count <= entries.end()
+    finally:
+        entries.close()

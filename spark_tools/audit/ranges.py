@@ -1,0 +1,48 @@
+"""The log cut into ranges, and ranges put together to parts: every byte is in exactly one. Arithmetic only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firearrow.spark_tools.offline.rolled import Segment
+
+RANGE_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Physical offsets [start, stop) of one segment: the records that begin there."""
+
+    segment: Segment
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def cut(segments: Sequence[Segment], end: int | None, size: int = RANGE_BYTES) -> list[LogRange]:
+    """Ranges of `size` bytes at most, up to physical offset `end`; None: to the end of each segment."""
+    found = []
+    for segment in segments:
+        stop = segment.end if end is None else min(segment.end, end)
+        found += [LogRange(segment, at, min(at + size, stop)) for at in range(segment.base, stop, size)]
+    return found
+
+
+def parts(ranges: Sequence[LogRange], count: int) -> list[list[LogRange]]:
+    """Neighbours together, `count` parts at most, of about equal bytes."""
+    total = sum(map(len, ranges))
+    found: list[list[LogRange]] = []
+    passed = 0
+    for each in ranges:
+        number = passed * max(1, count) // max(1, total)
+        if not found or number >= len(found):
+            found.append([])
+        found[-1].append(each)
+        passed += len(each)
+    return found
+
+
+def from_place(ranges: Sequence[LogRange], place: int) -> list[LogRange]:
+    """What of the ranges lies at `place` or behind."""
+    return [LogRange(each.segment, max(each.start, place), each.stop) for each in ranges if each.stop > place]

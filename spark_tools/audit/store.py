@@ -1,0 +1,111 @@
+"""AuditedStore: one store's folder as it lies, damaged or not. Opens nothing for writing, takes no lock."""
+
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from firearrow.spark_tools.errors import OptionWrong, StoreUnreadable
+from firearrow.spark_tools.offline.log import Log
+from firearrow.spark_tools.offline.log_walk import boundary
+from firearrow.spark_tools.offline.mappings import Mappings
+from firearrow.spark_tools.offline.rolled import Segment, rolled_files
+
+QUEUE_ID_MAX = (1 << 31) - 1
+NAME_BYTES_MAX = 255
+FLOCK = struct.Struct("hhqqi4x")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedStore:
+    """`name`: of the broker, for people. Picklable."""
+
+    name: str
+    root: str
+
+    def path(self, *parts: str) -> str:
+        return os.path.join(self.root, *parts)
+
+    def segments(self) -> list[Segment]:
+        """The log's files as they are, with what is missing between them. StoreUnreadable."""
+        if not os.path.isdir(self.path("commitlog")):
+            raise StoreUnreadable(
+                f"{self.root} is no store: it has no folder commitlog; name a store's folder with --path"
+            )
+        return rolled_files(self.path("commitlog"))
+
+    def is_running(self) -> bool:
+        """Whether a broker holds the store's lock. Asks for it without taking it."""
+        try:
+            fd = os.open(self.path("lock"), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+            return bool(FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+        finally:
+            os.close(fd)
+
+    def was_killed(self) -> bool:
+        """A broker left its mark: it runs, or was not stopped cleanly."""
+        return os.path.exists(self.path("abort"))
+
+    def log_end(self) -> int:
+        """Where the last whole record ends now, for stores that grow."""
+        log = Log(self.path("commitlog"), Mappings(1))
+        end = log.end(log.newest())
+        while (following := boundary(log, end)) is not None:
+            end = log.end(following)
+        return end
+
+    def has_queues(self) -> bool:
+        return os.path.isdir(self.path("consumequeue"))
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """(topic, queue id) of each folder of a queue, sorted."""
+        for topic in _folders(self.path("consumequeue")):
+            ids = (name for name in _folders(self.path("consumequeue", topic)) if name.isdecimal())
+            yield from ((topic, queue_id) for queue_id in sorted(map(int, ids)) if queue_id <= QUEUE_ID_MAX)
+
+    def queue_folder(self, topic: bytes, queue_id: int) -> str | None:
+        """Where a record's queue must be; None if its name can be no folder's."""
+        usable = topic not in (b"", b".", b"..") and b"/" not in topic and b"\0" not in topic
+        if not usable or len(topic) > NAME_BYTES_MAX or queue_id < 0:
+            return None
+        return self.path("consumequeue", os.fsdecode(topic), str(queue_id))
+
+    def is_batch_topic(self, topic: bytes) -> bool:
+        """Topics of BatchCQ have queues of another kind."""
+        return os.path.isdir(self.path("batchconsumequeue", os.fsdecode(topic)))
+
+    def index_paths(self) -> list[str]:
+        try:
+            names = sorted(os.listdir(self.path("index")))
+        except FileNotFoundError:
+            return []
+        return [self.path("index", name) for name in names if name.isdecimal() and len(name) == 17]
+
+
+def stores_of(paths: tuple[str, ...]) -> list[AuditedStore]:
+    """Of folders, or NAME=FOLDER. OptionWrong: two of one name."""
+    found: dict[str, AuditedStore] = {}
+    for each in paths:
+        name, equals, folder = each.partition("=")
+        if not equals or "/" in name or os.path.isdir(each):
+            name, folder = Path(os.path.abspath(each)).name, each
+        if name in found:
+            raise OptionWrong(f"--path: two stores are called {name}; write NAME=FOLDER")
+        found[name] = AuditedStore(name, os.path.abspath(folder))
+    if not found:
+        raise OptionWrong("--path: the folder of a store is needed")
+    return list(found.values())
+
+
+def _folders(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    except FileNotFoundError:
+        return []
