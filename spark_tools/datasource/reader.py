@@ -1,10 +1,10 @@
 """A table read: parts are planned once, in a process beside the driver; each is read by a task.
 
-Pickled to the tasks after planning. Filters are pushed before `partitions` is asked for, if at all.
+Pickled to the tasks after planning. Filters are pushed before `partitions` is asked for.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -20,13 +20,6 @@ class TableReader(DataSourceReader):
         self.plan = plan
         self.columns = columns
 
-    @property
-    def pushFilters(self) -> "Pushing":
-        return Pushing(self)
-
-    def push(self, filters: list[Filter]) -> None:
-        self.plan = replace(self.plan, narrowing=narrowing_of(filters))
-
     def partitions(self) -> list[InputPartition]:
         """TopicMissing, OptionWrong, DataLoss. Spark wants a list."""
         return [RangePartition(part) for part in self.plan.parts()] if self._choice() else []
@@ -40,18 +33,11 @@ class TableReader(DataSourceReader):
         return self.plan.narrowing.choice(self.plan.options.choice())
 
 
-@dataclass(frozen=True, slots=True)
-class Pushing:
-    """`reader.pushFilters`, called only where push-down is on.
+class NarrowingReader(TableReader):
+    """Reads less where the query's filters say so. For loads that are scanned once: Spark keeps one plan for each load,
+    and hands it to all scans of it, also to those without a filter. Spark refuses it where push-down is off."""
 
-    Where it is off, Spark refuses readers whose method is not the inherited one, and a reader cannot see which it is.
-    Ours is right either way, so it shows Spark the inherited one.
-    """
-
-    reader: TableReader
-    __func__ = staticmethod(DataSourceReader.pushFilters)
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """All of them back: Spark looks at each row again, the plan only gets narrower."""
-        self.reader.push(filters)
+        self.plan = replace(self.plan, narrowing=narrowing_of(filters))
         return filters

@@ -19,8 +19,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from firearrow.spark_tools.datasource.progress import publish
 from firearrow.spark_tools.datasource.rows import RangePartition, Rows
 from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.origin import Origin
 from firearrow.spark_tools.plan.offsets import Offsets, offsets_json, offsets_of
 from firearrow.spark_tools.plan.options import SourceOptions
@@ -28,8 +30,11 @@ from firearrow.spark_tools.plan.tail import Tail
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, origin: Origin, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self, origin: Origin, options: SourceOptions, columns: tuple[str, ...], target: Target | None = None
+    ) -> None:
         self.options = options
+        self.target = target
         self.rows = Rows(origin, options.choice(), columns, options)
 
     @cached_property
@@ -59,6 +64,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:
         return dict(offsets_json(self.tail.newest()))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """One batch late, and never for the last: `GroupFollows` and the sink are in time."""
+        group = self.options.commit_group
+        if group is not None and self.target is not None:
+            publish(self.target, group, _read(end))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [RangePartition(part) for part in self.tail.parts(_read(start), _read(end))]

@@ -129,6 +129,13 @@ class SourceOptions:
         None,
         "An SQL92 expression over properties, as brokers know it: `price > 10 AND region = 'EU'`.",
     )
+    push_down: bool = option(
+        "pushDown",
+        values.flag,
+        False,
+        "Whether the query's filters narrow what is read. For a load that is scanned once only, see below.",
+        uses=BATCH,
+    )
     # what of them
     columns: tuple[str, ...] = option(
         "columns",

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from firearrow.spark_tools.live.origin import BrokerOrigin
-from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.origin import Origin
 from firearrow.spark_tools.plan.options import SourceOptions
@@ -12,4 +10,9 @@ from firearrow.spark_tools.plan.options import SourceOptions
 def origin_of(options: SourceOptions, given: Mapping[str, str]) -> Origin:
     """`given`: all of what `options` was made of; the client's own are in it. OptionWrong."""
     folders = tuple(dict.fromkeys(options.path + options.paths))
-    return StoreOrigin(folders) if folders else BrokerOrigin(Target.of(given))
+    if folders:
+        return StoreOrigin(folders)
+    from firearrow.spark_tools.live.origin import BrokerOrigin  # noqa: PLC0415 (files need no client)
+    from firearrow.spark_tools.live.target import Target  # noqa: PLC0415
+
+    return BrokerOrigin(Target.of(given))

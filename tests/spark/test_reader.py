@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from firearrow.spark_tools import columns
 from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.datasource.reader import TableReader
+from firearrow.spark_tools.datasource.reader import NarrowingReader, TableReader
 from firearrow.spark_tools.datasource.rows import RangePartition, Rows, asked_columns
 from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.errors import DataLoss, OptionWrong
@@ -29,9 +29,15 @@ def log() -> FakeLog:
     return log
 
 
-def reader(log: FakeLog, names: tuple[str, ...] = ("queueId", "queueOffset"), **options: str) -> TableReader:
-    given = SourceOptions.of({"path": "/memory", "topic": "Orders", **options}, BATCH)
-    return TableReader(BatchPlan(log, given), names)
+NAMES = ("queueId", "queueOffset")
+
+
+def plan(log: FakeLog, **options: str) -> BatchPlan:
+    return BatchPlan(log, SourceOptions.of({"path": "/memory", "topic": "Orders", **options}, BATCH))
+
+
+def reader(log: FakeLog, **options: str) -> TableReader:
+    return TableReader(plan(log, **options), NAMES)
 
 
 def rows(reader: TableReader) -> list[dict[str, Any]]:
@@ -66,28 +72,35 @@ def test_a_partition_that_is_not_ours_gives_nothing(log: FakeLog) -> None:
 
 
 def test_filters_narrow_parts_and_choice_and_stay_with_spark(log: FakeLog) -> None:
-    narrowed = reader(log)
+    narrowed = NarrowingReader(plan(log), NAMES)
     filters = [EqualTo(("queueId",), 0), EqualTo(("tags",), "B")]
     assert list(narrowed.pushFilters(list(filters))) == filters
     parts = narrowed.partitions()
     assert [piece.queue.queue_id for part in parts for piece in part.value] == [0]
     assert offsets(narrowed) == []
-    only = reader(log)
+    only = NarrowingReader(plan(log), NAMES)
     list(only.pushFilters([EqualTo(("tags",), "B")]))
     assert offsets(only) == WHOLE[100:]
 
 
 def test_filters_that_exclude_each_other_read_nothing(log: FakeLog) -> None:
-    none = reader(log, tags="A")
+    none = NarrowingReader(plan(log, tags="A"), NAMES)
     list(none.pushFilters([EqualTo(("tags",), "B")]))
     assert none.partitions() == []
     assert log.asked_bounds == 0
     assert list(none.read(RangePartition((QueueRange(queue_of(0), 0, 5),)))) == []
 
 
-def test_spark_sees_no_push_down_where_it_is_off(log: FakeLog) -> None:
-    """As plan_data_source_read looks at readers while spark.sql.python.filterPushdown.enabled is false."""
-    assert getattr(reader(log).pushFilters, "__func__", None) is DataSourceReader.pushFilters
+def test_filters_narrow_only_where_that_was_asked_for() -> None:
+    """Spark looks at this while spark.sql.python.filterPushdown.enabled is false."""
+
+    def narrows(**options: str) -> bool:
+        source = RocketMQSource({"path": "/memory", **options})
+        made = source.reader(StructType([StructField("topic", StringType())]))
+        return type(made).pushFilters is not DataSourceReader.pushFilters
+
+    assert not narrows()
+    assert narrows(pushDown="true")
 
 
 def test_what_travels_can_be_pickled(log: FakeLog) -> None:

@@ -1,0 +1,89 @@
+"""Where streams are, as Spark tells it after each micro-batch: the lag, and a consumer group that follows.
+
+Spark calls a listener in the driver, on a thread of its own, behind the micro-batch: what fails here is logged, not
+raised, and made good with the next one.
+"""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from firearrow.client.errors import ClientError
+from firearrow.spark_tools.datasource.stream_sink import commit_offsets
+from firearrow.spark_tools.errors import SparkToolsError
+from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.plan.lag import Lag
+from firearrow.spark_tools.plan.offsets import Offsets, offsets_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
+
+WAIT_S = 10.0
+log = logging.getLogger("firearrow.spark")
+
+
+def lag(progress: "StreamingQueryProgress") -> Lag:
+    """Of all sources of the format `rocketmq` together; as of the end of that micro-batch."""
+    read: Offsets = {}
+    newest: Offsets = {}
+    for _, source in _sources(progress):
+        read |= _offsets(source.endOffset)
+        newest |= _offsets(source.latestOffset)
+    return Lag.between(read, newest)
+
+
+class GroupFollows(StreamingQueryListener):
+    """After each micro-batch, the offsets that were read become those of `group` at the brokers, never backwards.
+
+    `spark.streams.addListener(GroupFollows(target, "my-group", "my-query"))`, before the query of that name starts;
+    without a name all queries of the session are followed.
+    """
+
+    def __init__(self, target: Target, group: str, query_name: str | None = None) -> None:
+        self.target = target
+        self.group = group
+        self.query_name = query_name
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None: ...
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None: ...
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None: ...
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        if self.query_name is None or progress.name == self.query_name:
+            for offsets, _ in _sources(progress):
+                publish(self.target, self.group, offsets)
+
+
+def publish(target: Target, group: str, offsets: Offsets) -> None:
+    """The stream's own offsets are in its checkpoint: brokers that are away are no reason to end it."""
+    try:
+        commit_offsets(target, group, offsets, WAIT_S)
+    except (SparkToolsError, ClientError) as error:
+        log.warning("commitGroup: the offsets of %s were not told to %s: %s", group, target, error)
+
+
+def _sources(progress: "StreamingQueryProgress") -> "Iterator[tuple[Offsets, SourceProgress]]":
+    """End offsets of each source that is ours: no other has offsets of that form."""
+    for source in progress.sources:
+        offsets = _offsets(source.endOffset)
+        if offsets:
+            yield offsets, source
+
+
+def _offsets(text: Any) -> Offsets:  # noqa: ANN401 (Spark gives a text, or None)
+    try:
+        return offsets_of(json.loads(text)) if text else {}
+    except ValueError:
+        return {}

@@ -1,0 +1,187 @@
+"""The format in a session: what only Spark itself can show."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from firearrow.spark_tools import read_where, register
+from tests.spark.stores import TOPICS, Golden, KnownStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture
+def load(spark: "SparkSession", store: KnownStore) -> "Callable[..., DataFrame]":
+    """Reads the known store."""
+    register(spark)
+
+    def load(**options: str) -> "DataFrame":
+        return spark.read.format("rocketmq").options(**options).load(str(store.root))
+
+    return load
+
+
+@pytest.fixture
+def push_down_off(spark: "SparkSession") -> Iterator[None]:
+    spark.conf.set(PUSH_DOWN, "false")
+    yield
+    spark.conf.set(PUSH_DOWN, "true")
+
+
+def test_the_table_is_the_log(load: "Callable[..., DataFrame]", store: KnownStore) -> None:
+    rows = load(topic="Orders", minPartitions="3").collect()
+    found = {(row.queueId, row.queueOffset): row for row in rows}
+    known = store.of("Orders")
+    assert len(rows) == len(found) == len(known)
+    for each in known:
+        row = found[each.queue.queue_id, each.queue_offset]
+        assert (row.topic, row.brokerName, row.body) == ("Orders", each.queue.broker_name, each.body)
+        assert (row.tags, row.uniqKey, row.flag) == (each.tags, each.unique_id, each.flag)
+        assert row["keys"] == (" ".join(each.keys) or None)
+        assert each.properties.items() <= row.properties.items()
+
+
+@pytest.mark.parametrize("narrowing", ["true", "false"])
+def test_filters_give_the_same_with_and_without_push_down(
+    load: "Callable[..., DataFrame]", store: KnownStore, narrowing: str
+) -> None:
+    known = store.of("Orders") + store.of("Payments")
+    frame = load(topicPattern="Orders|Payments")
+    middle = (
+        frame.where("topic = 'Orders' AND queueId = 0").orderBy("queueOffset").collect()[60].storeTimestamp
+    )
+    cases: list[tuple[str, Any]] = [
+        ("topic = 'Orders'", lambda each: each.queue.topic == "Orders"),
+        ("topic LIKE 'Pay%' AND queueId > 0", lambda each: each.queue.topic == "Payments" and each.queue.queue_id > 0),
+        ("queueOffset >= 10 AND queueOffset < 20", lambda each: 10 <= each.queue_offset < 20),
+        ("queueOffset IN (3, 90)", lambda each: each.queue_offset in (3, 90)),
+        ("tags = 'paid'", lambda each: each.tags == "paid"),
+        ("tags IN ('paid', 'created')", lambda each: each.tags in ("paid", "created")),
+        ("queueId <= 1 AND tags = 'paid'", lambda each: each.queue.queue_id <= 1 and each.tags == "paid"),
+        ("tags IS NULL", lambda each: each.tags is None),
+        ("NOT tags = 'paid'", lambda each: each.tags not in (None, "paid")),
+        ("keys = 'Orders-7 Orders-0'", lambda each: " ".join(each.keys) == "Orders-7 Orders-0"),
+        (f"uniqKey = '{known[5].unique_id}'", lambda each: each.unique_id == known[5].unique_id),
+        ("tags = 'paid' AND tags = 'created'", lambda each: False),
+        ("queueId = 0 OR queueOffset = 1", lambda each: each.queue.queue_id == 0 or each.queue_offset == 1),
+    ]  # fmt: skip
+    for condition, holds in cases:
+        frame = load(topicPattern="Orders|Payments", pushDown="true") if narrowing == "true" else frame
+        assert frame.where(condition).count() == sum(map(holds, known)), condition
+    before, since = (
+        load(topicPattern="Orders|Payments", pushDown=narrowing)
+        .where(f"storeTimestamp {sign} '{middle}'")
+        .count()
+        for sign in ("<", ">=")
+    )
+    assert before > 0
+    assert since > 0
+    assert before + since == len(known)
+
+
+def test_filters_are_pushed(load: "Callable[..., DataFrame]") -> None:
+    """Fewer tasks than the whole has show that the plan was narrowed."""
+    whole = load(topic="Orders", maxRecordsPerPartition="50", pushDown="true")
+    assert whole.where("queueId = 2 AND queueOffset < 50").rdd.getNumPartitions() == 1
+    assert load(topic="Orders", maxRecordsPerPartition="50").rdd.getNumPartitions() > 4
+
+
+def test_one_load_has_one_plan_which_is_why_narrowing_must_be_asked_for(
+    load: "Callable[..., DataFrame]", store: KnownStore
+) -> None:
+    """Spark 4.3 hands the plan of a filter to later scans. Where this fails, `pushDown` may be the default."""
+    narrowed = load(topic="Orders", pushDown="true")
+    assert narrowed.where("queueId = 0").count() == len(store.in_queue("Orders", 0))
+    assert narrowed.count() == len(store.in_queue("Orders", 0)) < len(store.of("Orders"))
+    whole = load(topic="Orders")
+    assert whole.where("queueId = 0").count() == len(store.in_queue("Orders", 0))
+    assert whole.count() == len(store.of("Orders"))
+    both = whole.where("queueId = 0").union(whole.where("queueId = 1"))
+    assert both.count() == len(store.in_queue("Orders", 0)) + len(store.in_queue("Orders", 1))
+
+
+def test_read_where_is_a_load_for_one_condition(spark: "SparkSession", store: KnownStore) -> None:
+    frame = read_where(spark, "queueId = 3 AND tags = 'shipped'", path=str(store.root), topic="Orders")
+    assert frame.count() == sum(each.tags == "shipped" for each in store.in_queue("Orders", 3))
+    assert frame.rdd.getNumPartitions() == 1
+
+
+def test_narrowing_without_push_down_is_refused_by_spark(
+    load: "Callable[..., DataFrame]", push_down_off: None
+) -> None:
+    with pytest.raises(Exception, match=PUSH_DOWN):
+        load(topic="Orders", pushDown="true").count()
+    assert load(topic="Orders").where("queueId = 0").count() > 0
+
+
+def test_an_empty_range_has_no_rows(load: "Callable[..., DataFrame]") -> None:
+    nowhere = load(topic="Orders", endingOffsets='{"Orders": {"broker-a": {"0": 0, "1": 0, "2": 0, "3": 0}}}')
+    assert nowhere.count() == 0
+    assert load(topic="Orders").where("queueId = 99").count() == 0
+
+
+def test_a_narrow_schema_is_column_pruning(spark: "SparkSession", store: KnownStore, load: object) -> None:
+    reader = spark.read.format("rocketmq").schema("queueOffset long, topic string").option("topic", "Orders")
+    frame = reader.load(str(store.root))
+    assert frame.columns == ["queueOffset", "topic"]
+    assert frame.count() == len(store.of("Orders"))
+    assert frame.agg({"queueOffset": "max"}).collect()[0][0] == max(
+        k.queue_offset for k in store.of("Orders")
+    )
+
+
+def test_columns_may_be_named(load: "Callable[..., DataFrame]") -> None:
+    frame = load(topic="Orders", columns="queueId,tags,storeTimestamp")
+    assert [field.dataType.simpleString() for field in frame.schema] == ["int", "string", "timestamp"]
+    assert frame.where("tags = 'paid'").count() > 0
+
+
+def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore, load: object) -> None:
+    twice = (
+        spark.read.format("rocketmq").option("topic", "Readings").load([f"{n}={store.root}" for n in "xy"])
+    )
+    assert {row.brokerName for row in twice.select("brokerName").distinct().collect()} == {"x", "y"}
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW log USING rocketmq OPTIONS (path '{store.root}', topic 'Orders')")
+    assert spark.sql("SELECT count(*) FROM log").collect()[0][0] == len(store.of("Orders"))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"topic": "Missing"}, "TopicMissing"),
+        ({"topik": "Orders"}, "topik: there is no such option; topic is meant"),
+        ({"topic": "Orders", "startingOffsets": '{"Orders": {"broker-a": {"0": 100000}}}'}, "DataLoss"),
+        ({"topic": "Orders", "sql": "price >"}, "OptionWrong"),
+    ],
+)
+def test_what_is_wrong_is_told_in_spark_s_error(
+    load: "Callable[..., DataFrame]", options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(Exception, match=told):
+        load(**options).count()
+
+
+def test_all_topics_that_people_made(load: "Callable[..., DataFrame]", store: KnownStore) -> None:
+    found = {row["topic"]: row["count"] for row in load(columns="topic").groupBy("topic").count().collect()}
+    assert found == {topic: len(store.of(topic)) for topic in TOPICS}
+
+
+def test_a_golden_store_is_read_to_its_manifest(spark: "SparkSession", golden: Golden, load: object) -> None:
+    options = {"topicPattern": "Golden.*", "columns": "topic,queueId,queueOffset,uniqKey,bodyCrc"}
+    rows = spark.read.format("rocketmq").options(**options).load(f"b={golden.root}").collect()
+    found = {(row.topic, row.queueId, row.queueOffset): (row.uniqKey, row.bodyCrc) for row in rows}
+    expected = {
+        (topic, queue["queueId"], message["queueOffset"]): (
+            message["properties"].get("UNIQ_KEY"),
+            message["bodyCrc"],
+        )
+        for topic, queue in golden.queues()
+        if topic.startswith("Golden")
+        for message in queue["messages"]
+    }
+    assert len(rows) == len(found)
+    assert found == expected
