@@ -94,7 +94,12 @@ class App:
 
     async def _start(self) -> None:
         options = self._config.options
-        self._server = Server(self._loop, idle_s=options.idle_s, frame_bytes_max=options.frame_bytes_max)
+        self._server = Server(
+            self._loop,
+            idle_s=options.idle_s,
+            frame_bytes_max=options.frame_bytes_max,
+            engine=options.fast_sockets,
+        )
         killed = (Path(options.store_root) / "abort").exists()
         self._store = _open_store(options)
         self._make_state(options)
@@ -140,7 +145,7 @@ class App:
             failed=lambda error: self._turn.sync_failed(_disk_fault(error)),
         )
         self._turn = Turn(
-            self._loop,
+            self._server.plans,
             self._store,
             self._clock,
             sync_flush=options.sync_flush,

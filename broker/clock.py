@@ -1,6 +1,7 @@
-"""Time is passed in: logic never reads the wall clock itself."""
+"""Time and turns are passed in: logic never reads the wall clock itself, nor knows whose turn it is."""
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -10,6 +11,11 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Milliseconds that never go back."""
+
+
+class Plans(Protocol):
+    def call_soon(self, callback: Callable[[], object]) -> object:
+        """Run it behind the sockets that are ready by now: the loop, or the engine that serves them."""
 
 
 class SystemClock:

@@ -142,6 +142,7 @@ class Options:
     config_black_list: str = _option("configBlackList;brokerConfigPath", "configBlackList")
     held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)  # ours
     fast_path: bool = _option(True, "fastPath")  # ours
+    fast_sockets: bool = _option(True, "fastSockets")  # ours
     frame_bytes_max: int = _option(
         16 << 20, "com.rocketmq.remoting.frameMaxLength", low=1 << 16, high=16 << 20
     )

@@ -11,11 +11,16 @@ from collections.abc import Callable, Collection
 
 from firearrow._native.path.lane import Front, Lane
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.engine import Engine
+from firearrow.broker.clock import Plans
 from firearrow.broker.errors import StartError
+from firearrow.broker.listener import BACKLOG, Listener
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.peer import Address, Peer
 
 log = logging.getLogger("firearrow.server")
+
+
 Receive = Callable[[RemotingCommand, Peer], None]
 
 OPAQUE_MAX = 0x7FFFFFFF
@@ -96,13 +101,19 @@ class Connection(Front, asyncio.BufferedProtocol):
 
 
 class Server:
-    """All listeners of the process. `idle_s`: a connection with neither read nor write for that long is closed."""
+    """All listeners of the process. `idle_s`: a connection with neither read nor write for that long is closed.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, idle_s: float, frame_bytes_max: int) -> None:
+    `engine`: connections are served by an engine of our own instead of the loop's transports.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, idle_s: float, frame_bytes_max: int, engine: bool = False
+    ) -> None:
         self.loop = loop
+        self._engine = Engine(loop) if engine else None
         self.frame_bytes_max = frame_bytes_max
         self._idle_s = idle_s
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[asyncio.Server | Listener] = []
         self._connections: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -116,9 +127,7 @@ class Server:
         `lane()`: what each new connection offers its requests to first.
         """
         try:
-            listener = await self.loop.create_server(
-                lambda: Connection(self, receive, lane()), host, port, backlog=1024
-            )
+            listener = await self._listener(host, port, lambda: Connection(self, receive, lane()))
         except OSError as error:
             raise StartError(_listen_fault(host, port, error)) from None
         self._listeners.append(listener)
@@ -127,10 +136,23 @@ class Server:
         address: Address = listener.sockets[0].getsockname()[:2]
         return address
 
+    async def _listener(
+        self, host: str, port: int, make: Callable[[], Connection]
+    ) -> asyncio.Server | Listener:
+        engine = self._engine
+        if engine is None:
+            return await self.loop.create_server(make, host, port, backlog=BACKLOG)
+        return await Listener.bind(self.loop, host, port, lambda accepted: engine.add(accepted, make()))
+
     async def connect(self, host: str, port: int) -> Connection:
         """A connection of ours to another server. OSError."""
         _, connection = await self.loop.create_connection(lambda: Connection(self, _refuse), host, port)
         return connection
+
+    @property
+    def plans(self) -> Plans:
+        """Where callbacks go that run behind the sockets that are ready."""
+        return self._engine or self.loop
 
     @property
     def connections(self) -> Collection[Connection]:
@@ -171,6 +193,8 @@ class Server:
         for connection in list(self._connections):
             connection.abort()
         await self._empty.wait()
+        if self._engine is not None:
+            self._engine.close()
 
     def _close_idle(self) -> None:
         oldest = self.loop.time() - self._idle_s

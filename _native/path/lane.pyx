@@ -51,18 +51,22 @@ cdef class Front(Conn):
     cdef int plan(self) except -1:
         if not self.flush_planned:
             self.flush_planned = True
-            self.loop.call_soon(self.flush)
+            self.plans.call_soon(self.flush)
         return 0
 
-    def flush(self):
+    cpdef flush(self):
         self.flush_planned = False
-        if self.out.size > 0 and not self.closed:
-            self.last_seen = self.loop.time()
-            self.answer_bytes = 0
-            whole = self.out.take()
-            if self.out.capacity > KEPT:
-                self.out = Writer()
-            self.transport.write(whole)
+        if self.out.size == 0 or self.closed:
+            return
+        self.last_seen = self.plans.time()
+        self.answer_bytes = 0
+        if self.plug is not None:
+            self.plug.push(self.out.data, self.out.size)
+            self.out.size = 0
+        else:
+            self.transport.write(self.out.take())
+        if self.out.capacity > KEPT:
+            self.out = Writer()
 
     def connection_lost(self, reason):
         self.out = Writer()

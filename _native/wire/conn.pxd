@@ -1,4 +1,4 @@
-# One peer on an ordinary transport (the engine of the fast lane will feed the same frame loop).
+# One peer: on a transport of the loop, or plugged into an engine, which feeds the same frame loop.
 #
 # Ownership: bytes are received into one window that all connections of a thread share; what is left of a partial frame
 # after a read is copied to the connection's own `rest`, whose room grows with what has really come, never with what a
@@ -14,10 +14,13 @@
 from libc.stdint cimport uint8_t
 
 from firearrow._native.wire.frame cimport Frame
+from firearrow._native.wire.plug cimport Plug
 
 cdef class Conn:
     cdef object loop
+    cdef object plans                     # where callbacks of this turn go: the loop or the engine
     cdef readonly object transport
+    cdef Plug plug                        # the transport, if bytes may be given to it in place
     cdef list answers
     cdef Py_ssize_t answer_bytes
     cdef bytearray window
@@ -35,6 +38,9 @@ cdef class Conn:
     cdef readonly long long received_frames
     cdef readonly double last_seen
 
+    cdef int plug_in(self, plans, Plug plug) except -1
+    cdef uint8_t *place(self, Py_ssize_t *room) except NULL
+    cdef int arrived(self, Py_ssize_t count) except -1
     cdef int take(self, const Frame *frame) except -1
     cdef bint choked(self) noexcept
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1

@@ -26,7 +26,7 @@ cdef bytearray window_here():
 
 cdef class Conn:
     def __init__(self, loop, *, frame_bytes_max=FRAME_BYTES_MAX, high_water=1 << 20, reads_always=False):
-        self.loop = loop
+        self.loop = self.plans = loop
         self.window = window_here()
         self.reads_always = reads_always
         self.frame_bytes_max = frame_bytes_max
@@ -60,12 +60,12 @@ cdef class Conn:
         self.answer_bytes += len(frame)
         if not self.flush_planned:
             self.flush_planned = True
-            self.loop.call_soon(self.flush)
+            self.plans.call_soon(self.flush)
 
     def flush(self):
         self.flush_planned = False
         if self.answers and not self.closed:
-            self.last_seen = self.loop.time()
+            self.last_seen = self.plans.time()
             whole = self.answers[0] if len(self.answers) == 1 else b"".join(self.answers)
             self.answers.clear()
             self.answer_bytes = 0
@@ -112,17 +112,36 @@ cdef class Conn:
 
     def get_buffer(self, sizehint):
         cdef Py_ssize_t room
-        if self.rest_bytes < SMALL_REST:
-            return memoryview(self.window)[self.rest_bytes:]
-        if self.rest_bytes == len(self.rest):
-            self.rest.extend(bytes(min(len(self.rest), self.frame_bytes_max)))
-        return memoryview(self.rest)[self.rest_bytes:]
+        self.place(&room)
+        return memoryview(self.window if self.rest_bytes < SMALL_REST else self.rest)[self.rest_bytes:]
 
     def buffer_updated(self, Py_ssize_t count):
+        self.arrived(count)
+
+    # ---- bytes in ----
+
+    cdef int plug_in(self, plans, Plug plug) except -1:
+        """Served by an engine: `plans` instead of the loop, the plug as transport."""
+        self.plans = plans
+        self.plug = plug
+        self.connection_made(plug)
+        return 0
+
+    cdef uint8_t *place(self, Py_ssize_t *room) except NULL:
+        """Where the next bytes go, and for how many there is room; `arrived` must follow before anything else."""
+        cdef bytearray held = self.window
+        if self.rest_bytes >= SMALL_REST:
+            held = self.rest
+            if self.rest_bytes == len(held):
+                held.extend(bytes(min(len(held), self.frame_bytes_max)))
+        room[0] = len(held) - self.rest_bytes
+        return <uint8_t *> PyByteArray_AS_STRING(held) + self.rest_bytes
+
+    cdef int arrived(self, Py_ssize_t count) except -1:
         cdef uint8_t *at
         cdef Py_ssize_t available = self.rest_bytes + count
         cdef Py_ssize_t taken
-        self.last_seen = self.loop.time()
+        self.last_seen = self.plans.time()
         if self.rest_bytes < SMALL_REST:
             at = <uint8_t *> PyByteArray_AS_STRING(self.window)
             if self.rest_bytes:
@@ -132,6 +151,7 @@ cdef class Conn:
         taken = self.deliver(at, available)
         if taken >= 0:
             self.keep(at + taken, available - taken)
+        return 0
 
     # ---- the frame loop ----
 

@@ -1,6 +1,6 @@
 """Turn: messages staged in one pass of the loop become durable together, then their answers go. Loop thread.
 
-Order: handlers stage and park while the ready sockets are read; `_end` runs behind them (call_soon), writes once, and
+Order: handlers stage and park while the ready sockets are read; `end` runs behind them (call_soon), writes once, and
 lets the answers go. Under SYNC_FLUSH the answers, and the news of the queues, wait until the flusher has synced past
 them: nobody sees a message that a crash can take back.
 """
@@ -15,7 +15,7 @@ from typing import Protocol
 from firearrow._native.store.store import MessageStore, StoreError
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
+from firearrow.broker.clock import Clock, Plans
 from firearrow.broker.peer import Peer
 
 log = logging.getLogger("firearrow.turn")
@@ -106,7 +106,7 @@ class Turn:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        plans: Plans,
         store: MessageStore,
         clock: Clock,
         *,
@@ -117,7 +117,7 @@ class Turn:
         full: Callable[[Exception], str],
         journal: Journal,
     ) -> None:
-        self._loop = loop
+        self._plans = plans
         self._store = store
         self._clock = clock
         self._sync_flush = sync_flush
@@ -169,7 +169,7 @@ class Turn:
 
     def _plan(self) -> None:
         self._planned = True
-        self._loop.call_soon(self.end)
+        self._plans.call_soon(self.end)
 
     def end(self) -> None:
         """Write what is staged; runs once a pass of the loop."""

@@ -18,6 +18,7 @@ OURS = {
     "maxReplyBytesWaiting",
     "com.rocketmq.remoting.frameMaxLength",
     "fastPath",
+    "fastSockets",
 }
 
 

@@ -62,6 +62,7 @@ OUR_KEYS = frozenset(
         "maxTopicQueueNums",
         "com.rocketmq.remoting.frameMaxLength",
         "fastPath",
+        "fastSockets",
     )
 )
 """Limits that Apache does not have, or has as a property of its Java process."""

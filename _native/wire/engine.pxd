@@ -1,0 +1,45 @@
+# Sockets of our own beside the loop's: one epoll set, which the loop watches as one reader.
+#
+#   a pass   epoll_wait → for each ready socket recv into the window → frames to its connection      (EVENTS_MAX, PASS_S)
+#            → what was planned behind the last socket: the turn's write, then one send for each connection
+#
+# What a pass leaves comes with the next one: readiness is level-triggered, and the kernel puts who was served behind the
+# others. So no flood keeps the other sockets or the loop's own callbacks waiting.
+#
+# Ownership: the engine owns its sockets until their connection was told that it is lost, which is never in a pass: what
+# epoll named stays valid to the pass's end. Bytes that the kernel does not take at once are copied to the socket's
+# backlog; behind `high_water` the connection is told, and reads no more. Thread: the loop's.
+
+from libc.stdint cimport uint8_t, uint32_t
+
+from firearrow._native.wire.conn cimport Conn
+from firearrow._native.wire.plug cimport Plug
+
+cdef class Engine:
+    cdef object loop
+    cdef int epoll
+    cdef set wired
+    cdef list planned
+    cdef readonly bint passing
+    cdef double now
+
+    cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1
+    cdef int serve(self, Wire wire, uint32_t events) except -1
+
+cdef class Wire(Plug):
+    cdef Engine engine
+    cdef object socket
+    cdef Conn conn
+    cdef int fd
+    cdef uint32_t interest
+    cdef uint8_t *backlog
+    cdef Py_ssize_t start, end, room      # of the backlog: [start, end) waits
+    cdef Py_ssize_t high_water
+    cdef bint closing, lost, writing_paused
+
+    cdef int receive(self) except -1
+    cdef int look_for_the_end(self) except -1
+    cdef int drain(self) except -1
+    cdef int store(self, const uint8_t *data, Py_ssize_t length) except -1
+    cdef int want(self, uint32_t interest) except -1
+    cdef int lose(self, reason) except -1

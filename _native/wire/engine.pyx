@@ -1,0 +1,292 @@
+"""Engine: sockets that are read and written without the loop's transports (see engine.pxd)."""
+
+import os
+import socket as sockets
+
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memmove
+from posix.unistd cimport close
+
+cdef extern from "<sys/epoll.h>" nogil:
+    enum: EPOLLIN, EPOLLOUT, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
+    ctypedef union epoll_data_t:
+        void *ptr
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int flags)
+    int epoll_ctl(int epoll, int operation, int fd, epoll_event *event)
+    int epoll_wait(int epoll, epoll_event *events, int count, int timeout_ms)
+
+cdef extern from "<sys/socket.h>" nogil:
+    enum: MSG_DONTWAIT, MSG_NOSIGNAL
+    ssize_t recv(int fd, void *buffer, size_t length, int flags)
+    ssize_t send(int fd, const void *buffer, size_t length, int flags)
+
+cdef extern from "<time.h>" nogil:
+    enum: CLOCK_MONOTONIC
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec *now)
+
+cdef enum:
+    EVENTS_MAX = 64
+    LOOK_AT_THE_CLOCK = 8                 # sockets between two looks
+    PASS_NS = 1000000
+    BACKLOG_KEPT = 65536                  # one that grew larger is given back when it is empty
+
+
+cdef long long nanoseconds() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <long long> now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef inline bint comes_again(int fault) noexcept nogil:
+    return fault == EAGAIN or fault == EINTR
+
+
+cdef class Engine:
+    def __cinit__(self, loop):
+        self.epoll = epoll_create1(EPOLL_CLOEXEC)
+        if self.epoll < 0:
+            raise OSError(errno, os.strerror(errno))
+        self.loop = loop
+        self.wired = set()
+        self.planned = []
+        loop.add_reader(self.epoll, self.turn)
+
+    def __dealloc__(self):
+        if self.epoll >= 0:
+            close(self.epoll)
+
+    def close(self):
+        """Behind the last socket: no pass comes any more."""
+        self.loop.remove_reader(self.epoll)
+
+    # ---- what connections and the turn see instead of the loop ----
+
+    def time(self):
+        """As the loop's; in a pass, when it began."""
+        return self.now if self.passing else self.loop.time()
+
+    def call_soon(self, callback):
+        """Behind the pass's last socket, or in the loop's next turn."""
+        if self.passing:
+            self.planned.append(callback)
+        else:
+            self.loop.call_soon(callback)
+
+    def add(self, socket, Conn conn not None):
+        """Serve a connected socket from now on: the engine closes it."""
+        cdef Wire wire = Wire.__new__(Wire)
+        socket.setblocking(False)
+        if socket.family in (sockets.AF_INET, sockets.AF_INET6):
+            socket.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY, 1)
+        wire.engine, wire.socket, wire.conn, wire.fd = self, socket, conn, socket.fileno()
+        wire.high_water = 1 << 20
+        wire.interest = EPOLLIN
+        self.watch(wire, EPOLLIN, False)
+        self.wired.add(wire)
+        conn.plug_in(self, wire)
+        return wire
+
+    cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1:
+        cdef epoll_event event
+        event.events = interest
+        event.data.ptr = <void *> wire
+        if epoll_ctl(self.epoll, EPOLL_CTL_MOD if known else EPOLL_CTL_ADD, wire.fd, &event) < 0:
+            raise OSError(errno, os.strerror(errno))
+        return 0
+
+    # ---- a pass ----
+
+    def turn(self):
+        """One pass; the loop calls it when any of the sockets is ready."""
+        cdef epoll_event events[EVENTS_MAX]
+        cdef int count = epoll_wait(self.epoll, events, EVENTS_MAX, 0)
+        cdef int n
+        cdef long long deadline = nanoseconds() + PASS_NS
+        if count < 0 and errno != EINTR:
+            raise OSError(errno, os.strerror(errno))
+        self.now = self.loop.time()
+        self.passing = True
+        try:
+            for n in range(count):
+                self.serve(<Wire> events[n].data.ptr, events[n].events)
+                if n % LOOK_AT_THE_CLOCK == LOOK_AT_THE_CLOCK - 1 and nanoseconds() > deadline:
+                    break
+        finally:
+            self.passing = False
+            self.end_pass()
+
+    def end_pass(self):
+        planned, self.planned = self.planned, []
+        for callback in planned:
+            try:
+                callback()
+            except Exception as error:
+                self.loop.call_exception_handler({"message": f"{callback} failed", "exception": error})
+
+    cdef int serve(self, Wire wire, uint32_t events) except -1:
+        """A fault of one connection ends that one."""
+        try:
+            if events & EPOLLOUT and not wire.lost:
+                wire.drain()
+            if events & ~<uint32_t> EPOLLOUT and not wire.lost:
+                wire.receive()
+        except Exception as error:
+            self.loop.call_exception_handler({"message": f"{wire.conn} failed", "exception": error})
+            wire.lose(error)
+        return 0
+
+
+cdef class Wire(Plug):
+    def __dealloc__(self):
+        free(self.backlog)
+
+    # ---- asyncio.Transport, as much as a connection uses ----
+
+    def get_extra_info(self, name, default=None):
+        if name == "peername":
+            return self.socket.getpeername()
+        if name == "sockname":
+            return self.socket.getsockname()
+        return self.socket if name == "socket" else default
+
+    def set_write_buffer_limits(self, high):
+        self.high_water = high
+
+    def is_closing(self):
+        return self.closing or self.lost
+
+    def write(self, bytes data not None):
+        self.push(<const uint8_t *> <const char *> data, len(data))
+
+    def pause_reading(self):
+        self.want(self.interest & ~<uint32_t> EPOLLIN)
+
+    def resume_reading(self):
+        if not self.closing:
+            self.want(self.interest | EPOLLIN)
+
+    def close(self):
+        """When the backlog is gone. Nothing more is read."""
+        if self.closing or self.lost:
+            return
+        self.closing = True
+        self.want(self.interest & ~<uint32_t> EPOLLIN)
+        if self.start == self.end:
+            self.lose(None)
+
+    def abort(self):
+        self.lose(None)
+
+    # ---- reading ----
+
+    cdef int receive(self) except -1:
+        cdef Py_ssize_t room
+        cdef uint8_t *at
+        cdef ssize_t count
+        if self.closing or not self.interest & EPOLLIN:
+            return self.look_for_the_end()
+        at = self.conn.place(&room)
+        count = recv(self.fd, at, room, MSG_DONTWAIT)
+        if count > 0:
+            self.conn.arrived(count)
+        elif count == 0:
+            self.close()
+        elif not comes_again(errno):
+            self.lose(OSError(errno, os.strerror(errno)))
+        return 0
+
+    cdef int look_for_the_end(self) except -1:
+        """An event while nothing is read: the peer is gone, and nobody will take the backlog."""
+        fault = self.socket.getsockopt(sockets.SOL_SOCKET, sockets.SO_ERROR)
+        return self.lose(OSError(fault, os.strerror(fault)) if fault else None)
+
+    # ---- writing ----
+
+    cdef int push(self, const uint8_t *data, Py_ssize_t length) except -1:
+        cdef ssize_t sent = 0
+        if self.closing or self.lost:
+            return 0
+        if self.start == self.end:
+            sent = send(self.fd, data, length, MSG_NOSIGNAL | MSG_DONTWAIT)
+            if sent == length:
+                return 0
+            if sent < 0:
+                if not comes_again(errno):
+                    return self.lose(OSError(errno, os.strerror(errno)))
+                sent = 0
+        self.store(data + sent, length - sent)
+        self.want(self.interest | EPOLLOUT)
+        if self.end - self.start > self.high_water and not self.writing_paused:
+            self.writing_paused = True
+            self.conn.pause_writing()
+        return 0
+
+    cdef int store(self, const uint8_t *data, Py_ssize_t length) except -1:
+        cdef Py_ssize_t room
+        cdef uint8_t *larger
+        if self.start > 0 and self.end + length > self.room:
+            memmove(self.backlog, self.backlog + self.start, self.end - self.start)
+            self.end -= self.start
+            self.start = 0
+        if self.end + length > self.room:
+            room = max(self.end + length, 2 * self.room)
+            larger = <uint8_t *> realloc(self.backlog, room)
+            if larger is NULL:
+                raise MemoryError()
+            self.backlog, self.room = larger, room
+        memcpy(self.backlog + self.end, data, length)
+        self.end += length
+        return 0
+
+    cdef int drain(self) except -1:
+        cdef ssize_t sent = send(self.fd, self.backlog + self.start, self.end - self.start, MSG_NOSIGNAL | MSG_DONTWAIT)
+        if sent < 0:
+            if not comes_again(errno):
+                self.lose(OSError(errno, os.strerror(errno)))
+            return 0
+        self.start += sent
+        if self.start == self.end:
+            self.start = self.end = 0
+            if self.room > BACKLOG_KEPT:
+                free(self.backlog)
+                self.backlog, self.room = NULL, 0
+            self.want(self.interest & ~<uint32_t> EPOLLOUT)
+            if self.closing:
+                return self.lose(None)
+        if self.writing_paused and self.end - self.start <= self.high_water // 4:
+            self.writing_paused = False
+            self.conn.resume_writing()
+        return 0
+
+    # ---- life ----
+
+    cdef int want(self, uint32_t interest) except -1:
+        if interest != self.interest and not self.lost:
+            self.interest = interest
+            self.engine.watch(self, interest, True)
+        return 0
+
+    cdef int lose(self, reason) except -1:
+        """Gone at once; the connection hears of it in the loop's next turn."""
+        cdef epoll_event nothing
+        if not self.lost:
+            self.lost = True
+            epoll_ctl(self.engine.epoll, EPOLL_CTL_DEL, self.fd, &nothing)
+            self.start = self.end = 0
+            self.engine.loop.call_soon(self.told, reason)
+        return 0
+
+    def told(self, reason):
+        try:
+            self.conn.connection_lost(reason)
+        finally:
+            self.socket.close()
+            self.engine.wired.discard(self)

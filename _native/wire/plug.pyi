@@ -1,0 +1,2 @@
+class Plug:
+    """Takes a connection's bytes in place, from native code only."""

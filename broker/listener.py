@@ -1,0 +1,95 @@
+"""Listener: accepts connections for the engine, as the loop's own servers do for its transports. Loop thread."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+
+log = logging.getLogger("firearrow.server")
+
+BACKLOG = 1024
+ACCEPTED_AT_ONCE = 64
+REST_S = 1.0
+"""How long nobody is accepted when the process has no descriptor left."""
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Listener:
+    """`accepted(socket)` gets each connection and owns it."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listening: list[socket.socket],
+        accepted: Callable[[socket.socket], object],
+    ) -> None:
+        self.sockets = listening
+        self._loop = loop
+        self._accepted = accepted
+        self._rests: dict[socket.socket, asyncio.TimerHandle] = {}
+        for each in listening:
+            self._watch(each)
+
+    @classmethod
+    async def bind(
+        cls,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        accepted: Callable[[socket.socket], object],
+    ) -> "Listener":
+        """At every address of the host. OSError."""
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        listening: list[socket.socket] = []
+        try:
+            for family, _, _, _, place in dict.fromkeys(found):
+                bound = listening[0].getsockname()[1] if listening else port
+                listening.append(_listening(family, (place[0], bound, *place[2:])))
+        except BaseException:
+            for each in listening:
+                each.close()
+            raise
+        return cls(loop, listening, accepted)
+
+    def close(self) -> None:
+        for rest in self._rests.values():
+            rest.cancel()
+        for each in self.sockets:
+            self._loop.remove_reader(each)
+            each.close()
+        self.sockets = []
+
+    def _watch(self, listening: socket.socket) -> None:
+        self._rests.pop(listening, None)
+        self._loop.add_reader(listening, self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                connection, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    raise
+                log.error("nobody is accepted for %g s: %s", REST_S, error.strerror)
+                self._loop.remove_reader(listening)
+                self._rests[listening] = self._loop.call_later(REST_S, self._watch, listening)
+                return
+            self._accepted(connection)
+
+
+def _listening(family: int, place: tuple[object, ...]) -> socket.socket:
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        opened.setblocking(False)
+        opened.bind(place)
+        opened.listen(BACKLOG)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
