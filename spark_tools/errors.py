@@ -27,3 +27,7 @@ class SendFailed(SparkToolsError):
 
 class Unreachable(SparkToolsError):
     """Brokers or name servers gave no answer for as long as was waited; the text names them."""
+
+
+class Refused(SparkToolsError):
+    """A broker refused to answer a question, or to give messages; the text has its words."""

@@ -40,7 +40,7 @@ class Batch(NamedTuple):
     """Records [first, next) as the body of one request. `sys_flag`: the compression bits that all of them share."""
 
     body: bytes
-    count: int
+    count: int  # type: ignore[assignment]
     next: int
     sys_flag: int
     born_ms: int

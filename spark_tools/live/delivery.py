@@ -5,7 +5,6 @@ One thread; only routes are asked for in the client's loop.
 """
 
 import struct
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import BrokerError, ClientError, ConfigError
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import SendFailed
-from firearrow.spark_tools.live.link import BUSY, PAUSE_MAX_S, PAUSE_S, Link
+from firearrow.spark_tools.live.link import BUSY, Link, Patience
 from firearrow.spark_tools.live.wire import Wire, connect
 
 SILENT_S = 15.0
@@ -51,7 +50,7 @@ class Delivery:
         self._link = link
         self._broker_name = broker_name
         self._topic = topic
-        self._patience = _Patience(timeout_s)
+        self._patience = Patience(timeout_s)
         self._silent_s = min(SILENT_S, timeout_s)
         self._wire: Wire | None = None
         self._address = ""
@@ -180,29 +179,6 @@ class Delivery:
         self._patience.renew()
         for request in failed.values():
             _fail(request, error)
-
-
-class _Patience:
-    """How long trouble may last. It begins with the first `wait` and ends with `renew`."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._until: float | None = None
-        self._pause_s = PAUSE_S
-
-    def renew(self) -> None:
-        self._until, self._pause_s = None, PAUSE_S
-
-    def wait(self) -> bool:
-        """Rest a moment, each time a longer one. False: it has been long enough."""
-        now = time.monotonic()
-        if self._until is None:
-            self._until = now + self._seconds
-        if now + self._pause_s > self._until:
-            return False
-        time.sleep(self._pause_s)
-        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
-        return True
 
 
 def _fail(request: Request, error: Exception) -> None:

@@ -5,6 +5,7 @@ Kept open for the next task when nobody uses it: workers are used again. Asks ag
 
 import asyncio
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, TypeVar
@@ -109,3 +110,26 @@ async def patiently(
         pause_s = min(2 * pause_s, PAUSE_MAX_S)
         if before_again is not None:
             await before_again()
+
+
+class Patience:
+    """How long trouble may last. It begins with the first `wait` and ends with `renew`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until: float | None = None
+        self._pause_s = PAUSE_S
+
+    def renew(self) -> None:
+        self._until, self._pause_s = None, PAUSE_S
+
+    def wait(self) -> bool:
+        """Rest a moment, each time a longer one. False: it has been long enough."""
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + self._seconds
+        if now + self._pause_s > self._until:
+            return False
+        time.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+        return True

@@ -1,0 +1,236 @@
+"""Pulls: one queue's records as brokers answer with them, several pulls on the way where offsets can be foretold.
+
+A broker gives so many records a pull (32, or 256 KiB); as long as each answer advances by as many as the one before,
+the next ones are asked for ahead. Commits nothing, joins no group. One thread; routes in the client's loop.
+"""
+
+from dataclasses import dataclass, replace
+
+from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
+from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.client.errors import ClientError, ConfigError
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import OptionWrong, Refused, TopicMissing, Unreachable
+from firearrow.spark_tools.live.link import BUSY, Link, Patience
+from firearrow.spark_tools.live.wire import Wire, connect
+
+WANTED = 1024
+"""Records asked for at a time; brokers give fewer, unless they are set to more."""
+AHEAD_MAX = 16
+STEADY = 3
+"""Answers that must have advanced alike before one is foretold."""
+SILENT_S = 15.0
+MASTER = 0
+STATES = frozenset({
+    ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What the broker is to leave out; `*` is nothing."""
+
+    kind: str = "TAG"
+    expression: str = "*"
+
+    @property
+    def everything(self) -> bool:
+        return self.expression == "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`code` is one of STATES; `body` whole records one behind the other; `next`: behind all that was looked at."""
+
+    code: int
+    next: int
+    first: int
+    end: int
+    body: bytes
+
+
+class FilterOff(Exception):
+    """The broker does not evaluate SQL92 expressions."""
+
+
+class Pulls:
+    """Of one queue up to `end`. `suspend_ms`: how long a broker may keep a pull that finds nothing."""
+
+    def __init__(
+        self, link: Link, queue: MessageQueue, end: int, group: str, wanted: Filter, timeout_s: float
+    ) -> None:
+        self.suspend_ms = 0
+        self._link = link
+        self._queue = replace(queue, topic=link.admin.namespace.wrap(queue.topic))
+        self._end = end
+        self._filter = wanted
+        self._patience = Patience(timeout_s)
+        self._silent_s = min(SILENT_S, timeout_s)
+        self._wire: Wire | None = None
+        self._address = ""
+        self._broker_id = MASTER
+        self._opaque = 0
+        self._asked: dict[int, int] = {}
+        self._answers: dict[int, RemotingCommand] = {}
+        self._stride = 0
+        self._steady = 0
+        self._fields = {
+            "consumerGroup": group, "topic": self._queue.topic, "queueId": str(queue.queue_id),
+            "maxMsgBytes": "4194304", "commitOffset": "0", "subVersion": "0",
+            "subscription": wanted.expression, "expressionType": wanted.kind,
+            "bname": queue.broker_name,
+        }  # fmt: skip
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None
+        self._asked.clear()
+        self._answers.clear()
+
+    def ask(self, queue_offset: int) -> None:
+        """Let the pull at this offset be on its way, and those behind it that can be foretold. Errors come later."""
+        try:
+            self._ask(queue_offset)
+        except (OSError, ClientError):
+            self.close()
+
+    def answer(self, queue_offset: int) -> Answer:
+        """Of the pull at this offset. Unreachable, Refused, TopicMissing, OptionWrong; FilterOff."""
+        while True:
+            try:
+                self._ask(queue_offset)
+                command = self._take(self._asked[queue_offset])
+            except (OSError, ClientError, ConfigError) as error:
+                self._pause(error)
+                continue
+            del self._asked[queue_offset]
+            if command.code in BUSY or command.code == ResponseCode.GO_AWAY:
+                self._pause(Refused(f"{self._queue.broker_name}: {command.code} {command.remark or ''}"))
+                continue
+            self._patience.renew()
+            return self._understood(queue_offset, command)
+
+    # ---- requests ----
+
+    def _ask(self, queue_offset: int) -> None:
+        if self._wire is None:
+            self._wire = self._connect()
+        if queue_offset not in self._asked:
+            self._asked.clear()
+            self._answers.clear()
+        else:
+            self._asked = {at: opaque for at, opaque in self._asked.items() if at >= queue_offset}
+        frames = []
+        last = max(self._asked, default=None)
+        following = queue_offset if last is None else last + self._stride
+        while following < self._end and (following == queue_offset or len(self._asked) < self._ahead):
+            frames.append(self._frame(following))
+            if not self._stride:
+                break
+            following += self._stride
+        if frames:
+            self._wire.write((b"".join(frames),), self._silent_s)
+
+    @property
+    def _ahead(self) -> int:
+        """How many may be on the way."""
+        return 1 if self._steady < STEADY else min(AHEAD_MAX, 2 << (self._steady - STEADY))
+
+    def _frame(self, queue_offset: int) -> bytes:
+        flags = PullFlag.PULL_SUBSCRIPTION | (PullFlag.PULL_SUSPEND if self.suspend_ms else 0)
+        left = self._end - queue_offset
+        ext = self._fields | {
+            "queueOffset": str(queue_offset), "sysFlag": str(int(flags)), "suspendTimeoutMillis": str(self.suspend_ms),
+            "maxMsgNums": str(min(WANTED, left) if self._filter.everything else WANTED),
+        }  # fmt: skip
+        self._opaque = self._opaque % 0x7FFFFFFF + 1
+        command = RemotingCommand.request(RequestCode.PULL_MESSAGE, ext)
+        command.opaque = self._opaque
+        self._link.instance.channels.prepare(command, self._address)
+        self._asked[queue_offset] = self._opaque
+        return command.encode()
+
+    def _connect(self) -> Wire:
+        link, queue, broker_id = self._link, self._queue, self._broker_id
+
+        async def asking() -> str:
+            routes = link.instance.routes
+            await routes.refresh(queue.topic)
+            name = routes.broker_name_of(queue)
+            found = routes.address(name, broker_id) or routes.address(name, MASTER)
+            return found.address if found is not None else await link.instance.master(name)
+
+        self._address = link.run(asking)
+        return connect(link, self._address)
+
+    def _pause(self, error: Exception) -> None:
+        """Before it is tried anew. Unreachable: it was tried for long enough."""
+        self.close()
+        self._broker_id = MASTER
+        if isinstance(error, ConfigError) or not self._patience.wait():
+            raise Unreachable(
+                f"{self._queue.topic}@{self._queue.broker_name}:{self._queue.queue_id}: {error}"
+            ) from error
+
+    # ---- answers ----
+
+    def _take(self, opaque: int) -> RemotingCommand:
+        assert self._wire is not None
+        silent_s = self._silent_s + self.suspend_ms / 1000
+        while opaque not in self._answers:
+            for command in self._wire.answers(silent_s):
+                self._answers[command.opaque] = command
+            if len(self._answers) > 2 * AHEAD_MAX:
+                known = set(self._asked.values())
+                self._answers = {n: command for n, command in self._answers.items() if n in known}
+        return self._answers.pop(opaque)
+
+    def _understood(self, queue_offset: int, command: RemotingCommand) -> Answer:
+        if command.code not in STATES:
+            raise self._refusal(command)
+        try:
+            found = Answer(
+                command.code, command.integer("nextBeginOffset"), command.integer("minOffset"),
+                command.integer("maxOffset"), command.body,
+            )  # fmt: skip
+            if command.integer_or("offsetDelta", 0):
+                raise Refused(
+                    f"topic {self._queue.topic} is static and its queue {self._queue.queue_id} was moved: read the "
+                    "brokers' stores instead"
+                )
+            self._suggested(command.integer_or("suggestWhichBrokerId", MASTER))
+        except FieldError as error:
+            raise Refused(f"{self._queue.broker_name}: an answer that cannot be read: {error}") from error
+        self._learn(found.next - queue_offset if found.code == ResponseCode.SUCCESS else 0)
+        return found
+
+    def _learn(self, advance: int) -> None:
+        if advance <= 0 or not self._filter.everything:
+            self._stride = self._steady = 0
+        elif advance == self._stride:
+            self._steady = min(self._steady + 1, 32)
+        else:
+            self._stride, self._steady = advance, 0
+
+    def _suggested(self, broker_id: int) -> None:
+        """The next pull goes there, if that is elsewhere."""
+        if broker_id == self._broker_id:
+            return
+        self._broker_id = broker_id
+        routes = self._link.instance.routes
+        found = routes.address(routes.broker_name_of(self._queue), broker_id)
+        if found is not None and found.address != self._address:
+            self.close()
+
+    def _refusal(self, command: RemotingCommand) -> Exception:
+        queue, remark = self._queue, command.remark or ""
+        text = f"{queue.topic}@{queue.broker_name}:{queue.queue_id}: {command.code} {remark}"
+        if command.code == ResponseCode.TOPIC_NOT_EXIST:
+            return TopicMissing(text)
+        if command.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
+            return OptionWrong(f"sql: the broker cannot read {self._filter.expression!r}: {text}")
+        if self._filter.kind == "SQL92" and "does not support" in remark:
+            return FilterOff(text)
+        return Refused(text)

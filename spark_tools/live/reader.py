@@ -1,0 +1,163 @@
+"""LiveReader: topics, bounds and records of live brokers. Commits nothing, joins no group. One thread.
+
+What is not chosen is left out by the broker where it can (tags; SQL92 if it is switched on there), and looked at here
+in any case: brokers compare hashes of tags. What was asked for and is not there is told to `lost`, with the reason.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Self, TypeVar
+
+from firearrow._native.bulk.spans import Spans, from_answer
+from firearrow._native.store.record import RecordError
+from firearrow.client.admin import Admin
+from firearrow.client.errors import ClientError, NoRoute
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.errors import Refused, TopicMissing
+from firearrow.spark_tools.live.link import Link
+from firearrow.spark_tools.live.pulls import Filter, FilterOff, Pulls
+from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.live.windows import Windows
+from firearrow.spark_tools.origin import Lost, QueueRange
+from firearrow.spark_tools.predicate import Predicate
+
+T = TypeVar("T")
+QUESTIONS_AT_ONCE = 32
+TAG_SEPARATOR = " || "
+
+
+class LiveReader:
+    """See origin.Reader. `group`: which pulls name; `news_s`: how long records that should be there are waited for."""
+
+    def __init__(self, target: Target, group: str, timeout_s: float, news_s: float) -> None:
+        self._target = target
+        self._group = group
+        self._timeout_s = timeout_s
+        self._news_s = news_s
+        self._sizes: dict[tuple[str, str], float] = {}
+        """(topic, broker) → bytes of a record."""
+
+    def __enter__(self) -> Self:
+        self._link = Link.take(self._target)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._link.give_back()
+
+    # ---- what there is ----
+
+    def topics(self) -> list[str]:
+        return self._ask(lambda admin: admin.topics())
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        try:
+            return self._ask(lambda admin: admin.queues(topic))
+        except NoRoute:
+            raise TopicMissing(
+                f"topic {topic}: no broker behind {self._target} has a queue of it to read"
+            ) from None
+
+    def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+        async def asking(admin: Admin) -> list[tuple[int, int]]:
+            return await _gathered(partial(_bounds, admin, queue) for queue in queues)
+
+        return dict(zip(queues, self._ask(asking), strict=True))
+
+    def offset_at(self, queue: MessageQueue, ms: int) -> int:
+        return self._ask(lambda admin: admin.offset_at(queue, ms))
+
+    def bytes_of(self, part: QueueRange) -> int:
+        """By the first records of the topic at that broker that were looked at; 0 if there is none."""
+        place = (part.queue.topic, part.queue.broker_name)
+        if place not in self._sizes and len(part):
+            pulls = self._pulls(part, Filter())
+            try:
+                found = from_answer(pulls.answer(part.start).body)
+            except RecordError as error:
+                raise Refused(f"{part}: the broker's answer cannot be read: {error}") from error
+            finally:
+                pulls.close()
+            if not len(found):
+                return 0
+            self._sizes[place] = found.bytes / len(found)
+        return int(len(part) * self._sizes.get(place, 0))
+
+    def groups(self) -> dict[str, dict[MessageQueue, int]]:
+        async def asking(admin: Admin) -> dict[str, dict[MessageQueue, int]]:
+            names = sorted(await admin.groups())
+            found = await _gathered(partial(_committed, admin, name) for name in names)
+            return {name: offsets for name, offsets in zip(names, found, strict=True) if offsets}
+
+        return self._ask(asking)
+
+    # ---- records ----
+
+    def read(self, part: QueueRange, choice: Choice, lost: Lost, *, bytes_max: int) -> Iterator[Spans]:
+        """Besides what `lost` raises: Unreachable, Refused, TopicMissing, OptionWrong."""
+        predicate = Predicate(choice)
+        wanted = _filter(choice)
+        start = part.start
+        while start < part.end:
+            pulls = self._pulls(replace(part, start=start), wanted)
+            windows = Windows(pulls, part, start, lost, news_s=self._news_s, everything=wanted.everything)
+            try:
+                for spans in windows.of(bytes_max):
+                    kept = predicate.keep(spans)
+                    if len(kept):
+                        yield kept
+            except FilterOff:
+                wanted = Filter()
+            except RecordError as error:
+                raise Refused(f"{part}: the broker's answer cannot be read: {error}") from error
+            finally:
+                pulls.close()
+                start = windows.done
+
+    # ---- inside ----
+
+    def _pulls(self, part: QueueRange, wanted: Filter) -> Pulls:
+        return Pulls(self._link, part.queue, part.end, self._group, wanted, self._timeout_s)
+
+    def _ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
+        try:
+            return self._link.ask(question, self._timeout_s)
+        except NoRoute:
+            raise
+        except ClientError as error:
+            raise Refused(f"{self._target}: {error}") from error
+
+
+def _filter(choice: Choice) -> Filter:
+    """What a broker can do of it; one thing at a time."""
+    if choice.tags and not any("||" in tag or tag.strip() != tag or tag == "*" for tag in choice.tags):
+        return Filter("TAG", TAG_SEPARATOR.join(sorted(choice.tags)))
+    return Filter() if choice.sql is None else Filter("SQL92", choice.sql)
+
+
+async def _gathered(questions: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+    """All answers, in order, some asked for at a time; the first error ends the rest."""
+    at_once = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def one(question: Callable[[], Awaitable[T]]) -> T:
+        async with at_once:
+            return await question()
+
+    tasks = [asyncio.ensure_future(one(question)) for question in questions]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _bounds(admin: Admin, queue: MessageQueue) -> tuple[int, int]:
+    first = await admin.min_offset(queue)
+    return first, max(first, await admin.max_offset(queue))
+
+
+async def _committed(admin: Admin, group: str) -> dict[MessageQueue, int]:
+    lag = await admin.consumer_lag(group)
+    return {queue: each.consumer_offset for queue, each in lag.queues.items() if each.consumer_offset >= 0}

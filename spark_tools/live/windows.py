@@ -1,0 +1,124 @@
+"""Windows: the answers of one range's pulls put together, and what is missing in it told by its offsets and the reason.
+
+The next pulls are on their way while a window is looked at. One thread.
+"""
+
+import time
+from collections.abc import Iterator
+
+from firearrow._native.bulk.spans import Spans, from_answer
+from firearrow._native.wire.codes import ResponseCode
+from firearrow.spark_tools.live.pulls import Answer, Pulls
+from firearrow.spark_tools.origin import Lost, QueueRange
+
+SUSPEND_MS = 1000
+REST_S = 0.2
+LIGHT = "%LMQ%"
+INNER_BATCH = 0x80
+
+
+class Windows:
+    """Records of `part` from `start` on. `news_s`: how long what should be there is waited for."""
+
+    def __init__(
+        self, pulls: Pulls, part: QueueRange, start: int, lost: Lost, *, news_s: float, everything: bool
+    ) -> None:
+        """`everything`: the broker leaves nothing out."""
+        self.done = start
+        """Behind all that was given."""
+        self._pulls = pulls
+        self._part = part
+        self._at = start
+        self._lost = lost
+        self._news_s = news_s
+        self._everything = everything
+        self._light = part.queue.topic.startswith(LIGHT)
+        self._nothing_since: float | None = None
+
+    def of(self, bytes_max: int) -> Iterator[Spans]:
+        """Each as soon as it has about `bytes_max`. Errors of Pulls.answer, RecordError, and what `lost` raises."""
+        while self._at < self._part.end:
+            bodies, stretches = self._gathered(bytes_max)
+            if self._at < self._part.end:
+                self._pulls.ask(self._at)
+            if bodies:
+                spans = from_answer(bodies[0] if len(bodies) == 1 else b"".join(bodies))
+                self._tell_gaps(spans, stretches)
+                self.done = self._at
+                yield self._within(spans)
+            self.done = self._at
+
+    def _gathered(self, bytes_max: int) -> tuple[list[bytes], list[tuple[int, int]]]:
+        """Bodies of answers, and from where to where each of them reaches."""
+        bodies: list[bytes] = []
+        stretches: list[tuple[int, int]] = []
+        size = 0
+        while self._at < self._part.end and size < bytes_max:
+            answer = self._pulls.answer(self._at)
+            if answer.code == ResponseCode.SUCCESS and answer.body and answer.next > self._at:
+                bodies.append(answer.body)
+                stretches.append((self._at, answer.next))
+                size += len(answer.body)
+                self._move(answer.next)
+            else:
+                self._nothing(answer)
+        return bodies, stretches
+
+    def _move(self, queue_offset: int) -> None:
+        self._at = queue_offset
+        self._nothing_since = None
+        self._pulls.suspend_ms = 0
+
+    # ---- what is not there ----
+
+    def _nothing(self, answer: Answer) -> None:
+        if answer.next > self._at:
+            if answer.code == ResponseCode.PULL_OFFSET_MOVED:
+                self._lose(answer.next, f"the queue begins at {answer.first} by now")
+            elif self._everything:
+                self._lose(answer.next, "the broker passes over these offsets")
+            self._move(answer.next)
+            return
+        now = time.monotonic()
+        if self._nothing_since is None:
+            self._nothing_since = now
+            self._pulls.suspend_ms = SUSPEND_MS
+        elif now - self._nothing_since > self._news_s:
+            self._lose(
+                self._part.end, f"the queue ends at {answer.end} and nothing came for {self._news_s:g} s"
+            )
+            self._move(self._part.end)
+            return
+        if answer.code != ResponseCode.PULL_NOT_FOUND:
+            time.sleep(REST_S)  # brokers keep only pulls at the very end of a queue
+
+    def _lose(self, stop: int, why: str) -> None:
+        self._lost(QueueRange(self._part.queue, self._at, min(stop, self._part.end)), why)
+
+    def _tell_gaps(self, spans: Spans, stretches: list[tuple[int, int]]) -> None:
+        """Every offset has its record, unless the broker left some out as told, or one record stands for several."""
+        if not self._everything or self._light or len(spans) == sum(stop - at for at, stop in stretches):
+            return
+        offsets = iter([(spans.queue_offset(n), spans.sys_flag(n)) for n in range(len(spans))])
+        found = next(offsets, None)
+        for start, stop in stretches:
+            expected, several = start, False
+            while found is not None and found[0] < stop:
+                if found[0] > expected and not several:
+                    self._tell_gap(expected, found[0])
+                expected, several = found[0] + 1, bool(found[1] & INNER_BATCH)
+                found = next(offsets, None)
+            if expected < stop and not several:
+                self._tell_gap(expected, stop)
+
+    def _tell_gap(self, start: int, stop: int) -> None:
+        gap = QueueRange(self._part.queue, start, min(stop, self._part.end))
+        if len(gap):
+            self._lost(gap, "the broker has no record of these offsets")
+
+    def _within(self, spans: Spans) -> Spans:
+        """Without what lies behind the end: with a filter brokers count what they give only."""
+        count = len(spans)
+        while count and not self._light and spans.queue_offset(count - 1) >= self._part.end:
+            count -= 1
+        return spans if count == len(spans) else spans.slice(0, count)
