@@ -36,7 +36,7 @@ JOBS = {
     "redrive": Job("redrive", "Send dead letters back to the topics they came from."),
     "export": Job("export", "Write messages to Parquet files."),
     "import": Job("import_", "Send messages from Parquet files."),
-    "copy": Job("copy", "Copy topics between clusters, continuously."),
+    "copy": Job("copy_", "Copy topics between clusters, continuously."),
     "audit": Job("audit", "Check stores in bulk: records, queues, index; count what is in them."),
 }
 PACK_LINE = "Make the archive that carries FireArrow to executors which lack it."

@@ -18,7 +18,8 @@ from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, 
 from firearrow.spark_tools.jobs.counting import Counting
 from firearrow.spark_tools.jobs.forwarding import Forwarding
 from firearrow.spark_tools.jobs.lane import Work
-from firearrow.spark_tools.jobs.marks import Checkpoint, Marks, checkpoint
+from firearrow.spark_tools.jobs.losses import PlanLosses
+from firearrow.spark_tools.jobs.marks import Checkpoint, Marks, Plan, checkpoint
 from firearrow.spark_tools.jobs.pace import Rates
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
@@ -28,7 +29,6 @@ from firearrow.spark_tools.live.origin import BrokerOrigin
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.origin import Origin, QueueRange
-from firearrow.spark_tools.plan.loss import Losses
 
 Routed = tuple[Routing, list[str]]
 """Where messages go, and what people should know of it."""
@@ -71,12 +71,12 @@ class Delivery:
             report.write(self.running.report)
         return report
 
-    def _plan(self, origin: Origin) -> list[QueueRange]:
-        losses = Losses(self.source.fail_on_data_loss)
+    def _plan(self, origin: Origin) -> Plan:
+        losses = PlanLosses(self.source.fail_on_data_loss)
         with origin.open() as reader:
             parts = planning.ranges(reader, self.source, losses)
         losses.check()
-        return planning.slices(parts)
+        return Plan(planning.slices(parts), losses.by_range)
 
     def _count(self, held: Checkpoint, origin: Origin, choice: Choice, report: Report) -> None:
         work = Counting(origin=origin, choice=choice, fail_on_data_loss=self.source.fail_on_data_loss)

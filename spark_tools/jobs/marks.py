@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +42,14 @@ class Slice:
 
     number: int
     part: QueueRange
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done, and what was asked for and is not there any more: messages by range and why."""
+
+    ranges: Sequence[QueueRange]
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -103,6 +111,8 @@ class Checkpoint:
     created_ms: int
     slices: tuple[Slice, ...]
     resumed: bool
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """As it was planned."""
 
     @property
     def marks(self) -> Marks:
@@ -128,7 +138,10 @@ def digest(arguments: Mapping[str, Any]) -> str:
 
 @contextmanager
 def checkpoint(
-    folder: Path | None, job: str, arguments: Mapping[str, Any], plan: Callable[[], Sequence[QueueRange]]
+    folder: Path | None,
+    job: str,
+    arguments: Mapping[str, Any],
+    plan: Callable[[], Plan | Sequence[QueueRange]],
 ) -> Iterator[Checkpoint]:
     """The one in `folder`, or a new one planned by `plan`; held until the end of the block.
 
@@ -159,13 +172,14 @@ def _hold(lock: int, place: Path) -> None:
         ) from None
 
 
-def _begin(place: Path, job: str, mark: str, ranges: Iterable[QueueRange]) -> Checkpoint:
-    slices = tuple(Slice(number, part) for number, part in enumerate(ranges))
+def _begin(place: Path, job: str, mark: str, made: Plan | Sequence[QueueRange]) -> Checkpoint:
+    wanted = made if isinstance(made, Plan) else Plan(made)
+    slices = tuple(Slice(number, part) for number, part in enumerate(wanted.ranges))
     created_ms = time.time_ns() // 1_000_000
     name = f"{job}-{mark}-{created_ms:x}"
     plan = {
         "version": VERSION, "job": job, "id": name, "arguments": mark, "created": created_ms,
-        "slices": [_row(piece.part) for piece in slices],
+        "slices": [_row(piece.part) for piece in slices], "lost": dict(wanted.lost),
     }  # fmt: skip
     beside = place / ".plan"
     with beside.open("wb") as file:
@@ -173,7 +187,7 @@ def _begin(place: Path, job: str, mark: str, ranges: Iterable[QueueRange]) -> Ch
         file.flush()
         os.fsync(file.fileno())
     beside.replace(place / PLAN)
-    return Checkpoint(place, job, name, created_ms, slices, resumed=False)
+    return Checkpoint(place, job, name, created_ms, slices, resumed=False, lost=wanted.lost)
 
 
 def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
@@ -182,7 +196,8 @@ def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
             held = orjson.loads(file.read(PLAN_BYTES_MAX))
         made_by, arguments, version = held["job"], held["arguments"], held["version"]
         slices = tuple(Slice(number, _range(row)) for number, row in enumerate(held["slices"]))
-        found = Checkpoint(place, job, str(held["id"]), int(held["created"]), slices, resumed=True)
+        created_ms, lost = int(held["created"]), dict(held["lost"])
+        found = Checkpoint(place, job, str(held["id"]), created_ms, slices, resumed=True, lost=lost)
     except FileNotFoundError:
         return None
     except BAD_JSON as error:

@@ -47,7 +47,8 @@ class Report:
         return bool(self.failures) or wrong
 
     def add(self, checkpoint: Checkpoint, marks: Iterable[Mark]) -> None:
-        """What the marks counted."""
+        """What was planned and what the marks counted."""
+        self.lost |= checkpoint.lost
         for mark in marks:
             piece = checkpoint.slices[mark.number]
             topic = self.topics.setdefault(piece.part.queue.topic, {})

@@ -1,0 +1,89 @@
+"""What tests of replay and redrive share: jobs run in this process, and what is in a store read back from its files."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from firearrow._native.store.record import Record
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.jobs import lane
+from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.origin import QueueRange
+from tests.spark.alone import Alone
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+    report: dict[str, Any]
+
+
+@dataclass
+class Job:
+    """A job's program. `alone` does its tasks."""
+
+    cli: typer.Typer
+    folder: Path
+    alone: Alone
+
+    def __call__(self, *arguments: str, checkpoint: str = "checkpoint") -> Ran:
+        """With a checkpoint and a report below `folder`."""
+        file = self.folder / "report.json"
+        file.unlink(missing_ok=True)
+        common = ("--checkpoint", str(self.folder / checkpoint), "--report", str(file), "--quiet")
+        result = CliRunner().invoke(self.cli, [*arguments, *common])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        report = orjson.loads(file.read_bytes()) if file.exists() else {}
+        return Ran(result.exit_code, result.stdout, result.stderr, report)
+
+
+def job(cli: typer.Typer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    alone = Alone()
+    monkeypatch.setattr(lane, "context", lambda _: alone)
+    return Job(cli, folder, alone)
+
+
+def stored(root: Path, topic: str) -> dict[tuple[str, int], list[Record]]:
+    """All of a topic, by broker and queue id, read from the store's files; the broker may run."""
+
+    def lost(part: QueueRange, why: str) -> None:
+        raise AssertionError(f"{part}: {why}")
+
+    with StoreOrigin((str(root),)).open() as reader:
+        found = {}
+        for queue, (start, end) in reader.bounds(reader.queues(topic)).items():
+            parts = reader.read(QueueRange(queue, start, end), Choice(), lost, bytes_max=1 << 20)
+            records = [spans[index] for spans in parts for index in range(len(spans))]
+            if records:
+                found[queue.broker_name, queue.queue_id] = records
+    return found
+
+
+def bodies(root: Path, topic: str) -> dict[int, list[bytes]]:
+    """As they are stored, by queue id."""
+    return {
+        queue_id: [record.body for record in records]
+        for (_, queue_id), records in stored(root, topic).items()
+    }
+
+
+def prints(root: Path) -> dict[str, tuple[int, str]]:
+    """Time of change and digest of every file of a store."""
+    return {
+        str(path.relative_to(root)): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+Replay = Callable[..., Ran]
