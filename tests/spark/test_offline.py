@@ -1,0 +1,248 @@
+"""Stores as files: Apache's to their manifests, FireArrow's message for message, and nothing of them is touched."""
+
+import hashlib
+import json
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.bulk.spans import Spans
+from firearrow._native.store.record import Record
+from firearrow.client.group.java_json import loads
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.errors import OptionWrong, TopicMissing
+from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.offline.reader import StoreReader
+from firearrow.spark_tools.origin import Origin, QueueRange, Reader
+from tests.spark.stores import BROKER, Golden, KnownStore
+from tests.store.test_golden import assert_same
+
+EVERYTHING = Choice()
+
+
+def never(part: QueueRange, why: str) -> None:
+    raise AssertionError(f"{part} is lost: {why}")
+
+
+def records(
+    reader: Reader, part: QueueRange, choice: Choice = EVERYTHING, *, bytes_max: int = 1 << 20
+) -> list[Record]:
+    return [spans[n] for spans in read(reader, part, choice, bytes_max) for n in range(len(spans))]
+
+
+def read(reader: Reader, part: QueueRange, choice: Choice, bytes_max: int) -> Iterator[Spans]:
+    return reader.read(part, choice, never, bytes_max=bytes_max)
+
+
+def whole(reader: Reader, queue: MessageQueue) -> QueueRange:
+    return QueueRange(queue, *reader.bounds([queue])[queue])
+
+
+def traces(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    """All that reading could leave behind."""
+    return {
+        str(path.relative_to(root)): (
+            path.stat().st_mtime_ns,
+            path.stat().st_size,
+            hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"",
+        )
+        for path in root.rglob("*")
+    }
+
+
+# ---- Apache's ----
+
+
+def test_every_message_of_a_golden_store_is_read_as_its_manifest_says(golden: Golden) -> None:
+    before = traces(golden.root)
+    seen = 0
+    with StoreOrigin((f"apache={golden.root}",)).open() as reader:
+        for topic, told in golden.queues():
+            queue = MessageQueue(topic, "apache", told["queueId"])
+            assert queue in reader.queues(topic)
+            part = whole(reader, queue)
+            assert (part.start, part.end) == (told["minOffset"], told["maxOffset"])
+            found = records(reader, part, bytes_max=2000)
+            assert len(found) == len(told["messages"])
+            for record, message in zip(found, told["messages"], strict=True):
+                assert_same(record, message)
+                seen += 1
+            assert reader.bytes_of(part) == sum(record.size for record in found)
+    assert seen > 800
+    assert traces(golden.root) == before
+
+
+def test_topics_are_those_that_are_declared_and_those_that_have_queues(golden: Golden) -> None:
+    with StoreOrigin((str(golden.root),)).open() as reader:
+        topics = reader.topics()
+        declared = json.loads((golden.root / "config" / "topics.json").read_text())["topicConfigTable"]
+        assert set(topics) >= {topic for topic, _ in golden.queues()} | set(declared)
+        assert topics == sorted(set(topics))
+        assert "%LMQ%one" in topics  # light queues are never declared
+        with pytest.raises(TopicMissing, match="has no topic 'GoldenNothing'"):
+            reader.queues("GoldenNothing")
+        empty = [queue for queue in reader.queues("GoldenBatch") if whole(reader, queue).end == 0]
+        assert empty  # declared with four queues, and not all have a message
+
+
+def test_groups_are_those_that_the_broker_saved(golden: Golden) -> None:
+    with StoreOrigin((f"a={golden.root}",)).open() as reader:
+        groups = reader.groups()
+    told = loads(golden.manifest["consumerOffsets"])["offsetTable"]
+    users = {group: queues for group, queues in groups.items() if group.startswith("CG_")}
+    assert len(users) >= 2
+    for group, queues in users.items():
+        for queue, queue_offset in queues.items():
+            name = f"{queue.topic}@{group}"
+            if name in told:  # light queues have a table of their own
+                assert told[name][str(queue.queue_id)] == queue_offset
+    assert users["CG_REPLIER"][MessageQueue("GoldenRequest", "a", 3)] == 1
+
+
+@pytest.mark.parametrize("topic", ["GoldenPlain", "GoldenFill", "SCHEDULE_TOPIC_XXXX", "GoldenSql"])
+def test_tags_are_found_by_their_text(golden: Golden, topic: str) -> None:
+    """Entries of the delay topic hold times where others hold the tag."""
+    with StoreOrigin((f"a={golden.root}",)).open() as reader:
+        for _, told in (each for each in golden.queues() if each[0] == topic):
+            part = whole(reader, MessageQueue(topic, "a", told["queueId"]))
+            for tag in {message.get("tags") for message in told["messages"]} - {None, ""}:
+                found = records(reader, part, Choice(tags=frozenset({tag})))
+                wanted = [m["physicalOffset"] for m in told["messages"] if m.get("tags") == tag]
+                assert [record.physical_offset for record in found] == wanted
+
+
+def test_times_lead_to_offsets_as_in_the_broker(golden: Golden) -> None:
+    with StoreOrigin((f"a={golden.root}",)).open() as reader:
+        asked = 0
+        for topic, told in golden.queues():
+            queue = MessageQueue(topic, "a", told["queueId"])
+            times = [message["storeTimestamp"] for message in told["messages"]]
+            for ms in {*times, times[0] - 1, times[-1] + 1, times[len(times) // 2] + 1, 0, 1 << 60}:
+                later = (n for n, time in enumerate(times) if time >= ms)
+                assert reader.offset_at(queue, ms) == told["minOffset"] + next(later, len(times)), (topic, ms)
+                asked += 1
+    assert asked > 200
+
+
+# ---- FireArrow's ----
+
+
+def test_a_known_store_is_read_message_for_message(store: KnownStore) -> None:
+    before = traces(store.root)
+    with StoreOrigin((str(store.root),)).open() as reader:
+        for topic in {known.queue.topic for known in store.messages}:
+            queues = reader.queues(topic)
+            assert [queue.broker_name for queue in queues] == [BROKER] * len(queues)
+            for queue in queues:
+                known = store.in_queue(topic, queue.queue_id)
+                found = records(reader, whole(reader, queue))
+                assert [record.queue_offset for record in found] == [each.queue_offset for each in known]
+                assert [r.properties["UNIQ_KEY"] for r in found] == [each.unique_id for each in known]
+                assert [r.body for r in found if not r.sys_flag & 1] == [
+                    k.body for k in known if not k.packed
+                ]
+    assert traces(store.root) == before
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        Choice(tags=frozenset({"paid"})),
+        Choice(tags=frozenset({"paid", "created"}), keys=frozenset(f"Orders-{n}" for n in range(40))),
+        Choice(keys=frozenset({"Orders-3", "Orders-17"})),
+        Choice(sql="number > 100 AND TAGS = 'shipped'"),
+        Choice(tags=frozenset({"nothing"})),
+    ],
+)
+@pytest.mark.parametrize("bytes_max", [1, 5000, 1 << 30])
+def test_what_is_chosen_is_what_is_read(store: KnownStore, choice: Choice, bytes_max: int) -> None:
+    with StoreOrigin((str(store.root),)).open() as reader:
+        found = [
+            record.properties["UNIQ_KEY"]
+            for queue in reader.queues("Orders")
+            for record in records(reader, whole(reader, queue), choice, bytes_max=bytes_max)
+        ]
+    wanted = [
+        known.unique_id
+        for known in sorted(store.of("Orders"), key=lambda known: (known.queue, known.queue_offset))
+        if (not choice.tags or known.tags in choice.tags)
+        and (not choice.keys or choice.keys & set(known.keys))
+        and (
+            choice.sql is None or (known.tags == "shipped" and int(known.properties.get("number", "0")) > 100)
+        )
+    ]
+    assert found == wanted
+    assert bool(found) == ("nothing" not in choice.tags)
+
+
+def test_a_part_of_a_queue_is_a_part_of_its_records(store: KnownStore) -> None:
+    queue = MessageQueue("Orders", BROKER, 1)
+    with StoreOrigin((str(store.root),)).open() as reader:
+        end = whole(reader, queue).end
+        for start, stop in ((0, 1), (end - 1, end), (99, 101), (17, 17), (95, end)):
+            part = QueueRange(queue, start, stop)
+            assert [record.queue_offset for record in records(reader, part)] == [*range(start, stop)]
+            for spans in read(reader, part, EVERYTHING, 3000):
+                assert spans.bytes - spans.size(len(spans) - 1) < 3000
+
+
+# ---- several, their names, their way to the workers ----
+
+
+def test_several_stores_are_read_as_one(golden_clean: Golden, store: KnownStore) -> None:
+    origin: Origin = StoreOrigin((f"apache={golden_clean.root}", str(store.root)))
+    assert str(origin) == f"{golden_clean.root}, {store.root}"
+    with pickle.loads(pickle.dumps(origin)).open() as reader:
+        assert {"GoldenPlain", "Orders"} <= set(reader.topics())
+        shared = reader.queues("TBW102")
+        assert {queue.broker_name for queue in shared} == {"apache", BROKER}
+        assert shared == sorted(shared)
+        assert {queue.broker_name for queue in reader.queues("Orders")} == {BROKER}
+        mixed = [MessageQueue("Orders", BROKER, 0), MessageQueue("GoldenFill", "apache", 0)]
+        assert reader.bounds(mixed)[mixed[1]] == (0, 399)
+        with pytest.raises(OptionWrong, match="no store is called 'other', there are apache, broker-a"):
+            reader.bounds([MessageQueue("T", "other", 0)])
+
+
+@pytest.mark.parametrize(
+    ("paths", "why"),
+    [
+        ((), "name at least one store folder"),
+        (("/a/store", "/b/store"), "two stores are called 'store': name them, as NAME=FOLDER"),
+        (("x=/a/store", "x=/b/other"), "two stores are called 'x'"),
+        (("/",), "/ has no name that can be a broker's: write NAME=/"),
+        (("x=",), "'x=' names no folder"),
+        (("",), "'' names no folder"),
+        (("/a/b=c",), "/a/b=c has no name that can be a broker's: write NAME=/a/b=c"),
+    ],
+)
+def test_paths_that_name_no_store_are_refused(paths: tuple[str, ...], why: str) -> None:
+    with pytest.raises(OptionWrong, match=f"path: {why}"):
+        StoreOrigin(paths)
+
+
+def test_folders_are_absolute_so_that_workers_find_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert StoreOrigin(("data/store",)).paths == (f"store={tmp_path}/data/store",)
+    assert StoreOrigin(("a=b/../c",)) == StoreOrigin((f"a={tmp_path}/c",))
+    assert StoreOrigin((f"x={tmp_path}/b=c",)).paths == (f"x={tmp_path}/b=c",)
+    again = StoreOrigin(StoreOrigin(("data/store",)).paths)
+    assert again.paths == (f"store={tmp_path}/data/store",)
+
+
+def test_a_reader_leaves_no_file_open(store: KnownStore) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with StoreOrigin((str(store.root),)).open() as reader:
+        assert isinstance(reader, StoreReader)
+        queue = reader.queues("Orders")[0]
+        reader.offset_at(queue, 5)
+        started = read(reader, whole(reader, queue), EVERYTHING, 100)
+        next(started)
+        started.close()  # type: ignore[attr-defined]
+    assert set(os.listdir("/proc/self/fd")) <= before

@@ -1,0 +1,452 @@
+"""Stores that are damaged, cut, changed while they are read, or none: a named loss or a sentence, never silence."""
+
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.hash import java_hash
+from firearrow._native.store.store import MessageStore
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.errors import DataLoss, StoreUnreadable, TopicMissing
+from firearrow.spark_tools.offline.mappings import Mappings
+from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.offline.reader import StoreReader
+from firearrow.spark_tools.offline.rolled import rolled_files
+from firearrow.spark_tools.origin import QueueRange
+from tests.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, properties_of, put
+
+QUEUE = MessageQueue("T", "s", 0)
+COUNT = 100
+
+
+class Told:
+    """Collects what is lost."""
+
+    def __init__(self) -> None:
+        self.ranges: list[tuple[int, int]] = []
+        self.reasons: list[str] = []
+
+    def __call__(self, part: QueueRange, why: str) -> None:
+        assert part.queue == QUEUE
+        self.ranges.append((part.start, part.end))
+        self.reasons.append(why)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """COUNT messages of queue 0 and as many of queue 1, in turn: several segments and queue files."""
+    with open_store(tmp_path / "store") as store:
+        fill(store, COUNT)
+    return tmp_path / "store"
+
+
+def fill(store: MessageStore, count: int, start: int = 0) -> None:
+    for number in range(start, start + count):
+        for queue_id in (0, 1):
+            body = b"%d of %d" % (number, queue_id)
+            put(
+                store,
+                body,
+                queue_id=queue_id,
+                properties=properties_of(TAGS=f"t{number % 4}"),
+                now_ms=1000 + number,
+            )
+        store.write()
+
+
+def opened(root: Path) -> StoreReader:
+    return StoreOrigin((f"s={root}",)).open()
+
+
+def offsets(reader: StoreReader, start: int, end: int, told: Told, choice: Choice | None = None) -> list[int]:
+    found = reader.read(QueueRange(QUEUE, start, end), choice or Choice(), told, bytes_max=300)
+    return [spans.queue_offset(n) for spans in found for n in range(len(spans))]
+
+
+def entry_at(root: Path, number: int) -> tuple[Path, int]:
+    """File and position of an entry of QUEUE."""
+    base = number * 20 // QUEUE_FILE_BYTES * QUEUE_FILE_BYTES
+    return root / "consumequeue" / "T" / "0" / f"{base:020d}", number * 20 - base
+
+
+def record_at(root: Path, number: int) -> tuple[Path, int, int]:
+    """File, position and size of the record of an entry."""
+    path, position = entry_at(root, number)
+    physical, size = struct.unpack_from(">qi", path.read_bytes(), position)
+    base = physical // SEGMENT_BYTES * SEGMENT_BYTES
+    return root / "commitlog" / f"{base:020d}", physical - base, size
+
+
+def write_at(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+# ---- damage ----
+
+
+def test_a_record_that_is_none_is_lost_and_the_rest_is_read(root: Path) -> None:
+    for number in (30, 31, 77):
+        path, position, _ = record_at(root, number)
+        write_at(path, position + 4, b"\0\0\0\0")
+    told = Told()
+    with opened(root) as reader:
+        assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
+        assert offsets(reader, 0, COUNT, told) == [n for n in range(COUNT) if n not in (30, 31, 77)]
+    assert told.ranges == [(30, 32), (77, 78)]
+    assert "show no record of theirs" in told.reasons[0]
+    assert str(root / "consumequeue" / "T" / "0") in told.reasons[0]
+
+
+def test_what_lost_raises_ends_the_reading(root: Path) -> None:
+    path, position, _ = record_at(root, 30)
+    write_at(path, position + 4, b"\0\0\0\0")
+
+    def lost(part: QueueRange, why: str) -> None:
+        raise DataLoss(f"{part}: {why}")
+
+    with opened(root) as reader, pytest.raises(DataLoss, match=r"T@s:0\[30\.\.31\): their entries"):
+        list(reader.read(QueueRange(QUEUE, 0, COUNT), Choice(), lost, bytes_max=300))
+
+
+def test_a_tag_that_is_not_asked_for_is_no_loss(root: Path) -> None:
+    path, position, _ = record_at(root, 30)  # t2
+    write_at(path, position + 4, b"\0\0\0\0")
+    told = Told()
+    with opened(root) as reader:
+        choice = Choice(tags=frozenset({"t1"}))
+        assert offsets(reader, 0, COUNT, told, choice) == [n for n in range(COUNT) if n % 4 == 1]
+        assert told.ranges == []
+        assert 30 not in offsets(reader, 0, COUNT, told, Choice(tags=frozenset({"t2"})))
+    assert told.ranges == [(30, 31)]
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (0, struct.pack(">q", 1 << 60)),
+        (0, struct.pack(">q", -5)),
+        (8, struct.pack(">i", 17)),
+        (0, struct.pack(">qi", 0, 0x7FFFFFFF)),
+    ],
+)
+def test_an_entry_that_lies_is_lost(root: Path, at: int, value: bytes) -> None:
+    path, position = entry_at(root, 42)
+    write_at(path, position + at, value)
+    told = Told()
+    with opened(root) as reader:
+        assert offsets(reader, 0, COUNT, told) == [n for n in range(COUNT) if n != 42]
+    assert told.ranges == [(42, 43)]
+
+
+def test_an_entry_to_the_record_of_another_queue_is_lost(root: Path) -> None:
+    other = root / "consumequeue" / "T" / "1" / f"{0:020d}"
+    path, position = entry_at(root, 5)
+    write_at(path, position, other.read_bytes()[5 * 20 : 6 * 20])
+    told = Told()
+    with opened(root) as reader:
+        assert 5 not in offsets(reader, 0, COUNT, told)
+    assert told.ranges == [(5, 6)]
+
+
+def test_a_missing_segment_is_lost_by_name_and_the_rest_is_read(root: Path) -> None:
+    segments = sorted((root / "commitlog").iterdir())
+    gone = segments[1]
+    base = int(gone.name)
+    with_it = [n for n in range(COUNT) if record_at(root, n)[0] == gone]
+    gone.unlink()
+    told = Told()
+    with opened(root) as reader:
+        assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
+        assert reader.missing("s") == [(base, base + SEGMENT_BYTES)]
+        assert offsets(reader, 0, COUNT, told) == [n for n in range(COUNT) if n not in with_it]
+    assert told.ranges == [(with_it[0], with_it[-1] + 1)]
+    assert told.reasons == [f"no file in {root / 'commitlog'} has them"]
+
+
+def test_a_missing_queue_file_is_lost_by_name(root: Path) -> None:
+    path, _ = entry_at(root, 20)
+    path.unlink()
+    told = Told()
+    with opened(root) as reader:
+        assert offsets(reader, 0, COUNT, told) == [*range(20), *range(30, COUNT)]
+    assert told.ranges == [(20, 30)]
+    assert told.reasons == [f"no file in {path.parent} has their entries"]
+
+
+# ---- the end and the beginning ----
+
+
+def test_a_queue_ends_behind_its_last_whole_record(root: Path) -> None:
+    """After a power failure entries may be there whose records are not."""
+    path, position, size = record_at(root, COUNT - 3)
+    write_at(path, position + size // 2, bytes(SEGMENT_BYTES - position - size // 2))
+    for later in sorted((root / "commitlog").iterdir()):
+        if later > path:
+            write_at(later, 0, bytes(SEGMENT_BYTES))
+    told = Told()
+    with opened(root) as reader:
+        assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT - 3)
+        assert offsets(reader, 0, COUNT - 3, told) == [*range(COUNT - 3)]
+        assert told.ranges == []
+        assert offsets(reader, COUNT - 5, COUNT, told) == [COUNT - 5, COUNT - 4]
+    assert told.ranges == [(COUNT - 3, COUNT)]
+    assert told.reasons == ["the store ends before them"]
+
+
+def test_a_last_record_that_is_damaged_is_lost_and_not_forgotten(root: Path) -> None:
+    """Behind it the other queue has a whole record, so the log does not end there."""
+    path, position, _ = record_at(root, COUNT - 1)
+    write_at(path, position + 4, b"\0")
+    told = Told()
+    with opened(root) as reader:
+        assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
+        assert offsets(reader, 0, COUNT, told) == [*range(COUNT - 1)]
+    assert told.ranges == [(COUNT - 1, COUNT)]
+
+
+def test_a_log_that_was_cut_is_read_as_far_as_it_is_there(root: Path) -> None:
+    path, position, size = record_at(root, 60)
+    os.truncate(path, position + size - 1)
+    for later in sorted((root / "commitlog").iterdir()):
+        if later > path:
+            later.unlink()
+    told = Told()
+    with opened(root) as reader:
+        assert reader.bounds([QUEUE])[QUEUE] == (0, 60)
+        assert offsets(reader, 0, COUNT, told) == [*range(60)]
+        assert reader.log_end("s") == int(path.name) + position
+    assert told.ranges == [(60, COUNT)]
+
+
+def test_what_the_broker_deleted_is_before_the_first(root: Path) -> None:
+    first, second = sorted((root / "commitlog").iterdir())[:2]
+    kept = next(n for n in range(COUNT) if record_at(root, n)[0] == second)
+    first.unlink()
+    told = Told()
+    with opened(root) as reader:
+        assert reader.bounds([QUEUE])[QUEUE] == (kept, COUNT)
+        assert reader.offset_at(QUEUE, 0) == kept
+        assert offsets(reader, kept - 2, kept + 2, told) == [kept, kept + 1]
+        assert offsets(reader, 0, 1, told) == []
+    assert told.ranges == [(kept - 2, kept), (0, 1)]
+    assert told.reasons == ["they are not in the store any more"] * 2
+
+
+def test_entries_before_the_queue_began_are_passed_over(root: Path) -> None:
+    path, _ = entry_at(root, 0)
+    write_at(path, 0, struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * 7)
+    with opened(root) as reader:
+        assert reader.bounds([QUEUE])[QUEUE] == (7, COUNT)
+        assert offsets(reader, 7, COUNT, Told()) == [*range(7, COUNT)]
+        sizes = sum(record_at(root, n)[2] for n in range(7, COUNT))
+        assert reader.bytes_of(QueueRange(QUEUE, 0, COUNT)) == sizes
+
+
+def test_a_queue_whose_records_are_all_gone_keeps_its_end(root: Path) -> None:
+    shutil.rmtree(root / "commitlog")
+    (root / "commitlog").mkdir()
+    (root / "commitlog" / f"{1 << 20:020d}").write_bytes(bytes(SEGMENT_BYTES))
+    with opened(root) as reader:
+        assert reader.bounds([QUEUE])[QUEUE] == (COUNT, COUNT)
+
+
+# ---- while a broker writes ----
+
+
+def test_a_store_that_is_written_is_read_as_it_is_at_that_moment(tmp_path: Path) -> None:
+    told = Told()
+    with open_store(tmp_path) as store, opened(tmp_path) as reader:
+        assert reader.topics() == []
+        for round_ in range(12):
+            fill(store, 9, start=9 * round_)
+            put(store, b"staged, and in no file yet")
+            end = 9 * (round_ + 1)
+            assert reader.bounds([QUEUE])[QUEUE] == (0, end)
+            assert offsets(reader, 0, end, told) == [*range(end)]
+            assert reader.log_end("s") == store.written
+            store.abandon()
+            store = MessageStore.open(  # noqa: PLW2901 (the staged one is gone)
+                tmp_path, segment_bytes=SEGMENT_BYTES, queue_file_bytes=QUEUE_FILE_BYTES, index_slots=10,
+                index_entries=20,
+            )  # fmt: skip
+        store.close()
+    assert told.ranges == []
+
+
+def test_segments_that_vanish_while_they_are_read_are_lost(root: Path) -> None:
+    """Those that are mapped stay readable; the others are told."""
+    told = Told()
+    with opened(root) as reader:
+        reading = reader.read(QueueRange(QUEUE, 0, COUNT), Choice(), told, bytes_max=300)
+        spans = next(reading)
+        found = [spans.queue_offset(n) for n in range(len(spans))]
+        segments = sorted((root / "commitlog").iterdir())
+        last = next(n for n in range(COUNT) if record_at(root, n)[0] == segments[-1])
+        mapped = [n for n in range(COUNT) if record_at(root, n)[0] == segments[0]]
+        for path in segments[:-1]:
+            path.unlink()
+        found += [spans.queue_offset(n) for spans in reading for n in range(len(spans))]
+    assert found == [*mapped, *range(last, COUNT)]
+    assert told.ranges == [(mapped[-1] + 1, last)]
+
+
+def test_a_file_that_is_made_anew_under_its_name_is_no_crash(root: Path) -> None:
+    told = Told()
+    with opened(root) as reader:
+        for path in (root / "commitlog").iterdir():
+            path.unlink()
+            path.write_bytes(os.urandom(SEGMENT_BYTES))
+        assert offsets(reader, 0, COUNT, told) == []
+    assert sum(end - start for start, end in told.ranges) == COUNT
+
+
+def test_a_file_that_grows_is_mapped_anew(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(b"short")
+    mappings = Mappings()
+    mapping = mappings.get(rolled_files(str(tmp_path))[0])
+    assert mapping is not None
+    assert mapping.end == 5
+    path.write_bytes(b"longer now")
+    again = mappings.get(rolled_files(str(tmp_path))[0])
+    assert again is not None
+    assert bytes(again.window) == b"longer now"
+    assert len(mappings) == 1
+
+
+def test_only_some_files_are_mapped_and_fewer_have_pages(tmp_path: Path) -> None:
+    for number in range(10):
+        (tmp_path / f"{number * 100:020d}").write_bytes(b"%d" % number * 100)
+    mappings = Mappings(count_max=4, resident_bytes_max=250)
+    segments = rolled_files(str(tmp_path))
+    kept = []
+    for segment in [*segments, *segments[5:7]]:
+        mapping = mappings.get(segment)
+        assert mapping is not None
+        kept.append(mapping)
+        assert len(mappings) <= 4
+        assert (
+            sum(len(each.window) for each in {each.base: each for each in kept if each.resident}.values())
+            <= 250
+        )
+    resident = [mapping.base for mapping in kept if mapping.resident]
+    assert resident == [500, 600]
+    assert [bytes(mapping.window[:1]) for mapping in kept[:10]] == [b"%d" % n for n in range(10)]
+    mappings.close()
+    assert len(mappings) == 0
+    Path(segments[3].path).unlink()
+    assert mappings.get(segments[3]) is None
+
+
+# ---- no store ----
+
+
+def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnreadable, match="nowhere is no folder: name the folder that a broker has"):
+        opened(tmp_path / "nowhere")
+    with pytest.raises(StoreUnreadable, match="is no store, it has no commitlog: if storePathCommitLog"):
+        opened(tmp_path)
+
+
+def test_a_part_of_a_store_is_refused(root: Path) -> None:
+    with pytest.raises(StoreUnreadable, match="commitlog is a part of a store: name the folder above it"):
+        opened(root / "commitlog")
+
+
+def test_queues_in_rocksdb_are_refused(root: Path) -> None:
+    (root / "consumequeue_r").mkdir()
+    with opened(root) as reader:  # both are written by a broker on its way there
+        assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
+    shutil.rmtree(root / "consumequeue")
+    with pytest.raises(StoreUnreadable, match=r"RocksDB \(consumequeue_r\).* by nameServer"):
+        opened(root)
+
+
+def test_queues_of_batches_are_refused(root: Path) -> None:
+    (root / "batchconsumequeue" / "B" / "0").mkdir(parents=True)
+    with opened(root) as reader:
+        assert "B" in reader.topics()
+        with pytest.raises(StoreUnreadable, match=r"B in .* queue of batches"):
+            reader.queues("B")
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "0", "00000000000000000000.bak", "٠" * 20])
+def test_files_that_are_none_of_a_store_are_named(root: Path, name: str) -> None:
+    (root / "commitlog" / name).write_text("x")
+    with pytest.raises(StoreUnreadable, match="is no file of a store: move it away"):
+        opened(root)
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "../commitlog", "a/b", "a\0b"])
+def test_no_name_of_a_topic_leads_out_of_the_store(root: Path, topic: str) -> None:
+    with opened(root) as reader:
+        with pytest.raises(TopicMissing):
+            reader.queues(topic)
+        with pytest.raises(TopicMissing):
+            reader.bounds([MessageQueue(topic, "s", 0)])
+
+
+def test_a_log_elsewhere_is_read_through_a_link(root: Path, tmp_path: Path) -> None:
+    (root / "commitlog").rename(tmp_path / "log")
+    (root / "commitlog").symlink_to(tmp_path / "log")
+    with opened(root) as reader:
+        assert offsets(reader, 0, COUNT, Told()) == [*range(COUNT)]
+
+
+def test_either_of_topics_and_queues_may_be_missing(root: Path) -> None:
+    assert not (root / "config").exists()
+    with opened(root) as reader:
+        assert reader.topics() == ["T"]
+        assert reader.groups() == {}
+    (root / "config").mkdir()
+    declared = '{"topicConfigTable":{"D":{"readQueueNums":2},"E":{"readQueueNums":-1},"F":7}}'
+    (root / "config" / "topics.json").write_text(declared)
+    shutil.rmtree(root / "consumequeue")
+    with opened(root) as reader:
+        assert reader.topics() == ["D", "E", "F"]
+        queues = reader.queues("D")
+        assert queues == [MessageQueue("D", "s", 0), MessageQueue("D", "s", 1)]
+        assert reader.bounds(queues) == dict.fromkeys(queues, (0, 0))
+        assert reader.queues("E") == reader.queues("F") == []
+
+
+def test_a_config_that_is_cut_is_replaced_by_its_copy(root: Path) -> None:
+    config = root / "config"
+    config.mkdir()
+    (config / "consumerOffset.json").write_text('{"offsetTable":{"T@g":{0:4')
+    with opened(root) as reader, pytest.raises(StoreUnreadable, match=r"consumerOffset\.json cannot be read"):
+        reader.groups()
+    (config / "consumerOffset.json.bak").write_text(
+        '{"offsetTable":{"T@g":{0:3,"x":1},"no group":{0:1},"T@h":5}}'
+    )
+    with opened(root) as reader:
+        assert reader.groups() == {"g": {QUEUE: 3}}
+
+
+def test_the_newer_file_of_offsets_counts(root: Path) -> None:
+    config = root / "config"
+    config.mkdir()
+    plain, light = config / "consumerOffset.json", config / "lmqConsumerOffset.json"
+    plain.write_text('{"offsetTable":{"T@g":{0:3}}}')
+    light.write_text('{"offsetTable":{"T@g":{0:9}},"lmqOffsetTable":{"%LMQ%x@g":5}}')
+    for newer, counted in ((plain, 3), (light, 9)):
+        for path in (plain, light):
+            os.utime(path, ns=(0, 2 if path == newer else 1))
+        with opened(root) as reader:
+            assert reader.groups() == {"g": {QUEUE: counted, MessageQueue("%LMQ%x", "s", 0): 5}}
+
+
+def test_equal_hashes_of_tags_are_told_apart(tmp_path: Path) -> None:
+    assert java_hash("Aa") == java_hash("BB")
+    with open_store(tmp_path) as store:
+        for tag in ("Aa", "BB", "Aa"):
+            put(store, b"", properties=properties_of(TAGS=tag))
+        store.write()
+    with opened(tmp_path) as reader:
+        assert offsets(reader, 0, 3, Told(), Choice(tags=frozenset({"BB"}))) == [1]
