@@ -1,0 +1,66 @@
+"""Ranges: the stream source again, whose rows are not messages but where they lie; who gets a row fetches them itself.
+
+Spark plans, limits and checkpoints; messages never come near the JVM. One partition, rows in the order of queues.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.datasource.rows import RangePartition
+from firearrow.spark_tools.datasource.stream import StreamReader
+from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.plan.options import STREAM, SourceOptions
+from firearrow.spark_tools.plan.origins import origin_of
+
+SCHEMA = pa.schema([
+    ("topic", pa.string()), ("brokerName", pa.string()), ("queueId", pa.int32()),
+    ("start", pa.int64()), ("end", pa.int64()), ("size", pa.int64()),
+])  # fmt: skip
+DDL = "topic string, brokerName string, queueId int, start bigint, end bigint, size bigint"
+
+
+class RangeSource(DataSource):
+    """Takes the options of `rocketmq` for streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq-ranges"
+
+    def schema(self) -> str:
+        return DDL
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        options = SourceOptions.of(self.options, STREAM)
+        return RangeReader(origin_of(options, self.options), options, ())
+
+
+class RangeReader(StreamReader):
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        found = [part for each in super().partitions(start, end) for part in _parts(each)]
+        return [RangePartition(tuple(found))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        rows = [row_of(part) for part in _parts(partition)]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def _parts(partition: InputPartition) -> tuple[QueueRange, ...]:
+    return tuple(partition.part) if isinstance(partition, RangePartition) else ()
+
+
+def row_of(part: QueueRange) -> dict[str, object]:
+    queue = part.queue
+    places = (queue.topic, queue.broker_name, queue.queue_id, part.start, part.end, part.size)
+    return dict(zip(SCHEMA.names, places, strict=True))
+
+
+def range_of(row: Mapping[str, Any]) -> QueueRange:
+    """What `row_of` made."""
+    queue = MessageQueue(row["topic"], row["brokerName"], row["queueId"])
+    return QueueRange(queue, row["start"], row["end"], row["size"])

@@ -1,0 +1,242 @@
+"""copy: topics of a cluster or of stores, copied to another cluster for as long as it runs. A program for spark-submit.
+
+Spark plans micro-batches of ranges and checkpoints them; workers fetch and send. Ended by SIGTERM or SIGINT, or with
+`--once` when all that was there is copied; the same command goes on where it was. The source is only read. Named so
+because a copy.py would stand before Python's own when one of these files is run.
+"""
+
+import re
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import DataLoss, OptionWrong, SendFailed, SparkToolsError
+from firearrow.spark_tools.jobs import lane
+from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.copying import Copying, Stopped, Table
+from firearrow.spark_tools.jobs.delivery import queues_at
+from firearrow.spark_tools.jobs.forwarding import Forwarding
+from firearrow.spark_tools.jobs.marks import Checkpoint, checkpoint
+from firearrow.spark_tools.jobs.pace import Rates
+from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
+from firearrow.spark_tools.jobs.report import Report, Watch
+from firearrow.spark_tools.jobs.routing import ByQueue, faced
+from firearrow.spark_tools.live.sender import Sender
+from firearrow.spark_tools.plan.offsets import offsets_of
+from firearrow.spark_tools.plan.topics import Wanted
+from firearrow.spark_tools.provenance import BROKER_OWN
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+cli = program()
+Option = typer.Option
+LOOK_S = 1
+STOP_S = 20.0
+"""How long a micro-batch that is under way may go on when the job is told to end; its marks keep what it has done."""
+EVERY_MAX_S = 86400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceArguments:
+    """How much at a time, and until when."""
+
+    once: Annotated[
+        bool, Option("--once", help="Copy what is there now, in as many micro-batches as it takes, and end.")
+    ] = False
+    start: Annotated[
+        str, Option("--start", help="Where a new copy begins: earliest or latest. --from goes before it.")
+    ] = "earliest"
+    every_s: Annotated[
+        float, Option("--every", help="Seconds from one micro-batch to the next, at least.")
+    ] = 1.0
+    batch_messages: Annotated[
+        int | None, Option("--batch-messages", help="Messages of one micro-batch at most.")
+    ] = None
+    batch_bytes: Annotated[str, Option("--batch-bytes", help="Log bytes of one micro-batch, about.")] = "256m"
+
+    def check(self) -> None:
+        if self.start not in ("earliest", "latest"):
+            raise OptionWrong(f"--start: {self.start!r}; earliest or latest is wanted")
+        if not 0 <= self.every_s <= EVERY_MAX_S:
+            raise OptionWrong(f"--every: {self.every_s:g} is not within 0 and {EVERY_MAX_S} seconds")
+
+
+@cli.command()
+@spread
+def copy(
+    source: SourceArguments,
+    sending: TargetArguments,
+    pace: PaceArguments,
+    running: RunArguments,
+    provenance: Annotated[
+        bool,
+        Option(
+            "--provenance/--no-provenance", help="Put REPLAY_* properties: job, broker, topic, queue, offset."
+        ),
+    ] = True,
+) -> None:
+    """Copy topics to another cluster, continuously."""
+    sending.check()
+    pace.check()
+    stream = stream_options(source, pace)
+    watch = Watch()
+    digested = as_digested(source, sending, start=pace.start, provenance=provenance)
+    with checkpoint(running.checkpoint, "copy", digested, list) as held:
+        report = Report(
+            job="copy", id=held.id, source=str(source.origin()), target=str(sending.cluster()),
+            checkpoint=str(held.folder), resumed=held.resumed, arguments=digested,
+        )  # fmt: skip
+        copying = Copying(
+            held=held, choice=source.choice(), report=report, wanted=partial(is_wanted, source),
+            routes=partial(routes, source, sending, report), work=partial(work, source, sending, held, provenance),
+        )  # fmt: skip
+        run(copying, stream, pace, quiet=running.quiet)
+        report.seconds = watch.seconds
+    if running.report is not None:
+        report.write(running.report)
+    finish(report)
+
+
+def stream_options(source: SourceArguments, pace: PaceArguments) -> dict[str, str]:
+    """What the stream source is told. OptionWrong: what a stream cannot do."""
+    for option, value in (("--until", source.until), ("--offsets", source.offsets)):
+        if value is not None:
+            raise OptionWrong(f"{option}: a copy goes on and has no such end; replay copies a part")
+    source.choice(), source.queue_set(), source.origin()
+    since, _ = source.stored()
+    options = {
+        "startingOffsets": pace.start,
+        "failOnDataLoss": str(source.fail_on_data_loss).lower(),
+        "maxBytesPerTrigger": pace.batch_bytes,
+        **{name: text for name, _, text in (pair.partition("=") for pair in source.settings or ())},
+    }
+    if source.path:
+        options["path"] = orjson.dumps(source.path).decode()
+    if source.name_server:
+        options["nameServer"] = source.name_server
+    if source.topic_names():
+        options["topic"] = ",".join(sorted(source.topic_names()))
+    pattern = source.topic_pattern()
+    if pattern is not None:
+        options["topicPattern"] = pattern
+    if since is not None:
+        options["startingTimestamp"] = str(since)
+    if pace.batch_messages is not None:
+        options["maxOffsetsPerTrigger"] = str(pace.batch_messages)
+    return options
+
+
+def is_wanted(source: SourceArguments, queue: MessageQueue) -> bool:
+    return (queue.broker_name, queue.queue_id) in source.queue_set()
+
+
+def routes(
+    source: SourceArguments, sending: TargetArguments, report: Report, queues: Sequence[MessageQueue]
+) -> Table:
+    """Topics that the target has not are made if that is wanted."""
+    with source.origin().open() as reader:
+        there = Wanted(tuple(sorted({queue.topic for queue in queues})), None).queues_there(reader)
+    sources = sorted({*there, *queues})
+    with Sender(sending.cluster(), timeout_s=sending.timeout_s) as sender:
+        targets, notes = queues_at(sender, sending, sources)
+    facing = faced(sources, targets, sending.renamed())
+    report.notes += [*notes, *(f"other queue id: {text}" for text in facing.moved)]
+    return facing.table
+
+
+def work(
+    source: SourceArguments,
+    sending: TargetArguments,
+    held: Checkpoint,
+    provenance: bool,
+    routing: ByQueue,
+    at_a_time: int,
+) -> lane.Work:
+    return Forwarding(
+        origin=source.origin(), choice=source.choice(), target=sending.cluster(), routing=routing, job=held.id,
+        drop=BROKER_OWN, provenance=provenance, rates=Rates(sending.rate, sending.bytes_rate).shared(at_a_time),
+        fail_on_data_loss=source.fail_on_data_loss, timeout_s=sending.timeout_s,
+    )  # fmt: skip
+
+
+def run(copying: Copying, options: Mapping[str, str], pace: PaceArguments, *, quiet: bool) -> None:
+    """Until it is ended, or for once. SparkToolsError: why it cannot go on."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 (arguments are checked without Spark)
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415
+
+    query = start(copying, options, pace)
+    try:
+        while not query.awaitTermination(LOOK_S):
+            if not quiet:
+                show(copying, query)
+            if copying.stopping:
+                copying.stop(STOP_S)
+                query.stop()
+    except StreamingQueryException as error:
+        if not copying.stopping or Stopped.__name__ not in str(error):
+            raise sentence_of(str(error)) from error
+    except (Py4JError, OSError) as error:
+        raise SparkToolsError(
+            f"Spark went away: {error}; the same command goes on where this ended"
+        ) from None
+
+
+def start(copying: Copying, options: Mapping[str, str], pace: PaceArguments) -> "StreamingQuery":
+    from firearrow.spark_tools.datasource.ranges import RangeSource  # noqa: PLC0415
+    from firearrow.spark_tools.sessions import session  # noqa: PLC0415
+
+    lane.context("copy")
+    spark = session("firearrow copy")
+    spark.dataSource.register(RangeSource)
+    stream = spark.readStream.format(RangeSource.name()).options(**options).load()
+    writing = stream.writeStream.foreachBatch(copying).option(
+        "checkpointLocation", (copying.held.folder / "stream").as_uri()
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: copying.stop(0))
+    if pace.once:
+        return writing.trigger(availableNow=True).start()
+    return writing.trigger(processingTime=f"{round(pace.every_s * 1000)} milliseconds").start()
+
+
+def show(copying: Copying, query: "StreamingQuery") -> None:
+    """A line on stderr for each micro-batch: what was copied, and how far the source is ahead."""
+    progress = query.lastProgress
+    if progress is None or progress.batchId < copying.batches - 1:
+        return
+    behind = lag(progress.sources[0].endOffset, progress.sources[0].latestOffset)
+    told = f"copy: {copying.batches} micro-batches, {copying.report.totals.get('messages', 0):,} messages"
+    print(f"{told}, {behind:,} behind", file=sys.stderr, flush=True)
+
+
+def lag(done: str | None, latest: str | None) -> int:
+    """Messages that the source has beyond what is copied; offsets as Spark tells them."""
+    if not latest:
+        return 0
+    ends, newest = offsets_of(orjson.loads(done or "{}")), offsets_of(orjson.loads(latest))
+    return sum(max(0, end - ends.get(queue, 0)) for queue, end in newest.items())
+
+
+def sentence_of(text: str) -> SparkToolsError:
+    """Our own refusal out of what Spark made of it."""
+    found = re.search(r"firearrow\.spark_tools\.errors\.(\w+): ([^\n]+)", text)
+    if found is None:
+        return SparkToolsError(f"the stream ended: {text.strip().splitlines()[0]}")
+    kind = {"DataLoss": DataLoss, "OptionWrong": OptionWrong}.get(found[1], SendFailed)
+    return kind(found[2])
+
+
+def main() -> None:
+    cli()
+
+
+if __name__ == "__main__":
+    main()

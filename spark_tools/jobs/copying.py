@@ -1,0 +1,115 @@
+"""Copying: what is done with each micro-batch of ranges: they are fetched and sent by the lane's workers, then counted.
+
+    stream/        Spark's checkpoint: which offsets are done, and those of the micro-batch that is under way
+    sent/NUMBER/   marks of that micro-batch, so that one which is run again goes on where it was
+
+Spark calls from a thread of its own; `stop` may be called from any. At least once, and in the order of source queues.
+"""
+
+import hashlib
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.datasource.ranges import range_of
+from firearrow.spark_tools.errors import SendFailed
+from firearrow.spark_tools.jobs import lane
+from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, Marks, Slice
+from firearrow.spark_tools.jobs.report import Report
+from firearrow.spark_tools.jobs.routing import ByQueue
+from firearrow.spark_tools.origin import QueueRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Table = Mapping[MessageQueue, MessageQueue]
+
+
+class Stopped(Exception):
+    """Asked to stop before the micro-batch was begun."""
+
+
+def numbered(part: QueueRange) -> Slice:
+    """The same number whenever the same range is planned again, and another for any other."""
+    number = hashlib.blake2b(str(part).encode(), digest_size=8).digest()
+    return Slice(int.from_bytes(number), part)
+
+
+@dataclass(slots=True)
+class Copying:
+    held: Checkpoint
+    choice: Choice
+    wanted: Callable[[MessageQueue], bool]
+    """Whether a source queue is to be copied."""
+    routes: Callable[[Sequence[MessageQueue]], Table]
+    """Target queues for these and all other source queues that there are."""
+    work: Callable[[ByQueue, int], lane.Work]
+    """For so many tasks at a time."""
+    report: Report
+    batches: int = 0
+    _table: dict[MessageQueue, MessageQueue] = field(default_factory=dict)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _idle: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._idle.set()
+
+    def __call__(self, frame: "DataFrame", batch: int) -> None:
+        """All of the micro-batch is at the target. SendFailed, and what the source refuses."""
+        self._idle.clear()
+        try:
+            if self._stopping.is_set():
+                raise Stopped
+            self._copy(frame, batch)
+        finally:
+            self._idle.set()
+
+    def stop(self, within_s: float) -> bool:
+        """No further micro-batch is begun. Whether none is under way any more."""
+        self._stopping.set()
+        return self._idle.wait(within_s)
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def _copy(self, frame: "DataFrame", batch: int) -> None:
+        spark = frame.sparkSession.sparkContext
+        parts = [range_of(row.asDict()) for row in frame.collect()]
+        slices = [numbered(part) for part in parts if self.wanted(part.queue)]
+        marks = Marks(self.held.folder / "sent" / str(batch))
+        marks.folder.mkdir(parents=True, exist_ok=True)
+        routing = self._routing({piece.part.queue for piece in slices})
+        left = [piece for piece in slices if marks.read(piece).next < piece.part.end]
+        tasks = lane.tasks_of(left, spark.defaultParallelism, whole_queues=True)
+        at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
+        failures = lane.run(spark, tasks, marks, self.work(routing, at_a_time))
+        if failures:
+            raise SendFailed(failures[0])
+        for piece in slices:
+            self._count(piece, marks.read(piece))
+        self.batches += 1
+        self._forget(batch)
+
+    def _routing(self, queues: set[MessageQueue]) -> ByQueue:
+        """A source queue keeps its target queue for as long as the job runs."""
+        if not queues <= self._table.keys():
+            self._table = {**self.routes(sorted(queues)), **self._table}
+        return ByQueue(self._table)
+
+    def _count(self, piece: Slice, mark: Mark) -> None:
+        topic = self.report.topics.setdefault(piece.part.queue.topic, {})
+        for name, count in {**mark.counts, "offsets": len(piece.part)}.items():
+            topic[name] = topic.get(name, 0) + count
+            self.report.totals[name] = self.report.totals.get(name, 0) + count
+        self.report.lost |= mark.detail.get("lost", {})
+
+    def _forget(self, batch: int) -> None:
+        """Marks of micro-batches before this one, which Spark never runs again."""
+        for folder in (self.held.folder / "sent").iterdir():
+            if folder.name.isdecimal() and int(folder.name) < batch:
+                shutil.rmtree(folder)
