@@ -1,6 +1,6 @@
-"""The fast lane beside the complete way in one run: `python -m bench.ways`. Ratios are the result.
+"""The ways of a request beside each other in one run: `python -m bench.ways`. Ratios are the result.
 
-Both brokers are up at once on CPU 0, the load runs on CPU 1, in rounds of random order. The load is a Python program
+All brokers are up at once on CPU 0, the load runs on CPU 1, in rounds of random order. The load is a Python program
 and soon the limit: what tells is the server's CPU time for each request.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bench import load, servers
 from bench.compare import LOAD_CPU
+from tests.process.running import WAYS
 
-WAYS = {"fast": "fastPath=true", "complete": "fastPath=false"}
 QUEUE_MESSAGES = 8_000
 
 
@@ -63,16 +63,17 @@ def main() -> None:
     peers: list[servers.Server] = []
     with tempfile.TemporaryDirectory(prefix="firearrow-ways-") as root:
         try:
-            for name, setting in WAYS.items():
+            for name, settings in WAYS.items():
                 folder = Path(root) / name
                 folder.mkdir()
-                peers.append(servers.firearrow(folder, setting))
+                peers.append(servers.firearrow(folder, *settings))
                 peers[-1].name = name
             for row, of in costs(peers, arguments.requests, arguments.rounds).items():
-                fast, complete = (statistics.median(of[name]) for name in WAYS)
-                print(
-                    f"{row:24} fast {fast:6.2f} us, complete {complete:6.2f} us, ratio {complete / fast:5.1f}"
+                medians = {name: statistics.median(of[name]) for name in WAYS}
+                shown = (
+                    f"{name} {us:6.2f} us {medians['complete'] / us:5.1f}x" for name, us in medians.items()
                 )
+                print(f"{row:24} {', '.join(shown)}", flush=True)
         finally:
             for peer in peers:
                 peer.stop()

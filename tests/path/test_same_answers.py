@@ -1,4 +1,4 @@
-"""Whatever clients send and pull, the short way answers and stores the same, byte for byte, as the complete one."""
+"""Whatever clients send and pull, each short way answers and stores the same, byte for byte, as the complete one."""
 
 import json
 import random
@@ -16,7 +16,7 @@ from tests.path.frames import TOPICS, mutated, sending
 from tests.path.pulls import heartbeat, pulling
 from tests.process.connection import Connection
 from tests.process.requests import pull_ext, topic_ext
-from tests.process.running import Broker
+from tests.process.running import WAYS, Broker
 
 ROUNDS, FRAMES = 12, 150
 COUNTED = (
@@ -30,14 +30,13 @@ BARRIER = 28
 """A question."""
 
 
-class Pair:
-    """Two brokers that hear the same. Each holds the one pull that it may: all others are answered at once."""
+class Three:
+    """A broker for each way; all hear the same. Each holds the one pull that it may: others are answered at once."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         settings = [word for option in options for word in ("--set", option)]
         self.brokers = [
-            Broker(folder / name, *settings, "--set", "maxHeldPulls=1", "--set", f"fastPath={fast}")
-            for name, fast in (("fast", "true"), ("slow", "false"))
+            Broker(folder / name, *settings, "--set", "maxHeldPulls=1", way=way) for name, way in WAYS.items()
         ]
         for broker in self.brokers:
             with broker.connect() as connection:
@@ -51,7 +50,7 @@ class Pair:
             connection.ask(BARRIER)
 
     def said(self, frames: list[bytes], chunk: int) -> list[dict[int, bytes]]:
-        """What each of the two answers, by opaque."""
+        """What each answers, by opaque; the complete way comes first."""
         return [self._said(broker, frames, chunk) for broker in self.brokers]
 
     def _said(self, broker: Broker, frames: list[bytes], chunk: int) -> dict[int, bytes]:
@@ -135,66 +134,66 @@ def without_sweeps(table: dict[str, object]) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    made = Pair(tmp_path_factory.mktemp("same"))
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
+    made = Three(tmp_path_factory.mktemp("same"))
     yield made
     for broker in made.brokers:
         broker.kill()
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_random_sends_are_answered_the_same(pair: Pair, seed: int) -> None:
+def test_random_sends_are_answered_the_same(three: Three, seed: int) -> None:
     rng = random.Random(seed)
     frames = [sending(rng, seed * FRAMES + n + 1) for n in range(FRAMES)]
-    fast, slow = pair.said(frames, rng.choice((1, 7, 50)))
-    assert fast == slow
-    assert sum(b'"code":0' in answer for answer in slow.values()) > FRAMES // 10
+    complete, *short = three.said(frames, rng.choice((1, 7, 50)))
+    assert short == [complete] * 2
+    assert sum(b'"code":0' in answer for answer in complete.values()) > FRAMES // 10
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_mutated_sends_are_answered_the_same(pair: Pair, seed: int) -> None:
+def test_mutated_sends_are_answered_the_same(three: Three, seed: int) -> None:
     rng = random.Random(1000 + seed)
     frames = [mutated(rng, sending(rng, seed * FRAMES + n + 1)) for n in range(FRAMES)]
-    fast, slow = pair.said(frames, 1)
-    assert fast == slow
+    complete, *short = three.said(frames, 1)
+    assert short == [complete] * 2
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_random_pulls_are_answered_the_same(pair: Pair, seed: int) -> None:
+def test_random_pulls_are_answered_the_same(three: Three, seed: int) -> None:
     """Of what the tests before this one sent. A heartbeat makes one group known."""
     rng = random.Random(2000 + seed)
     frames = [heartbeat(1)] + [pulling(rng, n + 2) for n in range(FRAMES)]
-    fast, slow = pair.said(frames, rng.choice((1, 7, 50)))
-    assert fast == slow
-    assert sum(b"FOUND" in answer for answer in slow.values()) > FRAMES // 10
+    complete, *short = three.said(frames, rng.choice((1, 7, 50)))
+    assert short == [complete] * 2
+    assert sum(b"FOUND" in answer for answer in complete.values()) > FRAMES // 10
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_mutated_pulls_are_answered_the_same(pair: Pair, seed: int) -> None:
+def test_mutated_pulls_are_answered_the_same(three: Three, seed: int) -> None:
     rng = random.Random(3000 + seed)
     frames = [heartbeat(1)] + [mutated(rng, pulling(rng, n + 2)) for n in range(FRAMES)]
-    fast, slow = pair.said(frames, 1)
-    assert fast == slow
+    complete, *short = three.said(frames, 1)
+    assert short == [complete] * 2
 
 
-def test_what_was_counted_and_committed_is_the_same(pair: Pair) -> None:
+def test_what_was_counted_and_committed_is_the_same(three: Three) -> None:
     """Of all that the tests before this one said."""
     counted, committed = [], []
-    for broker in pair.brokers:
+    for broker in three.brokers:
         with broker.connect() as connection:
             info = json.loads(connection.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
             counted.append({key: info[key] for key in COUNTED})
             answer = connection.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
             offsets = json.loads(re.sub(rb"([{,])(-?\d+):", rb'\1"\2":', answer.body))
             committed.append([without_sweeps(offsets[name]) for name in ("offsetTable", "pullOffsetTable")])
-    assert counted[0] == counted[1]
-    assert committed[0] == committed[1]
-    assert int(counted[1]["msgGetTotalTodayNow"]) > 0
+    assert counted[1:] == counted[:1] * 2
+    assert committed[1:] == committed[:1] * 2
+    assert int(counted[0]["msgGetTotalTodayNow"]) > 0
 
 
-def test_what_was_stored_is_the_same(pair: Pair) -> None:
+def test_what_was_stored_is_the_same(three: Three) -> None:
     """Of all that the tests before this one sent."""
-    pair.stop()
-    fast, slow = pair.records()
-    assert len(slow) > ROUNDS * FRAMES // 4
-    assert fast == slow
+    three.stop()
+    complete, *short = three.records()
+    assert len(complete) > ROUNDS * FRAMES // 4
+    assert short == [complete] * 2

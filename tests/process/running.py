@@ -8,17 +8,28 @@ from types import TracebackType
 from firearrow.client.local_broker import LocalBroker
 from tests.process.connection import Connection
 
-WAY = ("--set", f"fastPath={os.environ.get('FIREARROW_TEST_FAST_PATH', 'true')}")
-"""Every test of a process can be run without the fast lane: FIREARROW_TEST_FAST_PATH=false."""
+WAYS = {
+    "complete": ("fastPath=false", "fastSockets=false"),
+    "transports": ("fastPath=true", "fastSockets=false"),
+    "engine": ("fastPath=true", "fastSockets=true"),
+}
+"""How requests come to the store: every test of a process can go another way by FIREARROW_TEST_WAY."""
+WAY = WAYS[os.environ.get("FIREARROW_TEST_WAY", "engine")]
 
 
 class Broker:
     """`firearrow broker` on free ports. Its log goes to `broker.log` beside the store."""
 
     def __init__(
-        self, store: Path, *args: str, environment: dict[str, str] | None = None, wait_s: float = 30
+        self,
+        store: Path,
+        *args: str,
+        environment: dict[str, str] | None = None,
+        wait_s: float = 30,
+        way: tuple[str, ...] = WAY,
     ) -> None:
-        self.running = LocalBroker(store, arguments=(*WAY, *args), environment=environment, wait_s=wait_s)
+        arguments = (*(word for option in way for word in ("--set", option)), *args)
+        self.running = LocalBroker(store, arguments=arguments, environment=environment, wait_s=wait_s)
         self.store = store
         self.log = self.running.log
         self.process = self.running.process
