@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -165,7 +165,8 @@ class Auditing:
         self, segments: Sequence[Segment], end: int | None, index: Sequence[IndexFile]
     ) -> LogSeen:
         tasks = parts(cut(segments, end, self._range_bytes), self._lane.width)
-        work = PartWork(self._store, tuple(index), self._settings)
+        settings = replace(self._settings, index_from=_index_from(segments, index))
+        work = PartWork(self._store, tuple(index), settings)
         weights = [sum(map(len, task)) for task in tasks]
         found = self._lane("log", work, tasks, weights)
         log = stitched(self._store, tasks, found, work.exactly, growing=self._growing)
@@ -222,6 +223,12 @@ class Auditing:
         for findings, entries in self._lane("index", partial(check_index, self._store), tasks, weights):
             self.seen.findings.merge(findings)
             self.seen.numbers["index entries"] += entries
+
+
+def _index_from(segments: Sequence[Segment], index: Sequence[IndexFile]) -> int:
+    """Older index files may be gone, and with them some of the keys of the record with which the next one begins."""
+    begin = index[0].head.begin_place if index else 0
+    return begin if segments and begin == segments[0].base else begin + 1
 
 
 def _check(

@@ -51,12 +51,14 @@ class Rest(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds."""
+    """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds. `index_from`: the index knows the
+    keys of records from this place on."""
 
     check_crc: bool = True
     with_index: bool = True
     growing: bool = False
     delays_s: tuple[int, ...] = APACHE_DELAYS_S
+    index_from: int = 0
 
 
 @dataclass(slots=True)
@@ -243,7 +245,7 @@ class Part:
                         owner=number,
                     )
         end = self._index[-1].head.end_place - 1 if self._settings.growing else PLACE_MAX
-        settle_keys(self._survey, covered_from=self._index[0].head.begin_place, covered_to=end)
+        settle_keys(self._survey, covered_from=self._settings.index_from, covered_to=end)
 
     # ---- the end ----
 
