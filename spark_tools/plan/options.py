@@ -41,6 +41,13 @@ class SourceOptions:
         None,
         "`host:port` of name servers, separated by `;`: live brokers are read.",
     )
+    group: str | None = option(
+        "group",
+        values.plain,
+        None,
+        "The consumer group that pulls name, for brokers that give rights by group. Nothing is committed for it.",
+        shown="`TOOLS_CONSUMER`",
+    )
     # which queues
     topic: tuple[str, ...] = option(
         "topic",

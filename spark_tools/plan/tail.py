@@ -6,6 +6,7 @@ Lives as long as the stream in one process, with its reader open, and is never t
 import time
 from collections.abc import Callable, Mapping
 
+from firearrow.client.errors import NoRoute
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import TopicMissing
 from firearrow.spark_tools.origin import Origin, QueueRange, Reader
@@ -127,7 +128,10 @@ class Tail:
         if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN_S:
             if self._listed_at is None or now - self._listed_at >= LIST_AGAIN_S:
                 self._list()
-            self._bounds = self._open().bounds(self._queues) if self._queues else {}
+            try:
+                self._bounds = self._open().bounds(self._queues)
+            except (TopicMissing, NoRoute):  # deleted since they were listed
+                self._bounds = self._open().bounds(self._list())
             self._looked_at = now
         return self._bounds
 
