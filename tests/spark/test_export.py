@@ -1,0 +1,225 @@
+"""The job as people run it: every message in the files once, whatever happened on the way, and a manifest of it."""
+
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from firearrow.client.compression import COMPRESSED, open_body
+from firearrow.client.names import is_system_topic
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.columns import ALL
+from firearrow.spark_tools.jobs import export as job
+from firearrow.spark_tools.jobs import exporting, lane
+from firearrow.spark_tools.jobs.arguments import SourceArguments
+from firearrow.spark_tools.jobs.exporting import Exporting
+from firearrow.spark_tools.jobs.marks import Marks, Slice
+from firearrow.spark_tools.manifest import Manifest
+from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.parquet import Layout
+from tests.spark.stores import TOPICS, Golden, KnownStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def run(spark: "SparkSession", tmp_path: Path) -> Run:
+    """`run(*arguments)`: the exit code of `export … --to out`."""
+
+    def run(*arguments: object) -> int:
+        words = [*map(str, arguments), "--to", str(tmp_path / "out"), "--quiet"]
+        return job.cli(words, standalone_mode=False) or 0
+
+    return run
+
+
+def rows_of(folder: Path) -> list[dict[str, object]]:
+    return [
+        row for path in sorted(folder.rglob("*.parquet")) for row in pq.ParquetFile(path).read().to_pylist()
+    ]
+
+
+def place(row: dict[str, object]) -> tuple[object, ...]:
+    return row["topic"], row["queueId"], row["queueOffset"]
+
+
+def test_every_message_is_in_the_files_once(
+    run: Run, spark: "SparkSession", store: KnownStore, tmp_path: Path
+) -> None:
+    assert run("--path", store.root) == 0
+    rows = {place(row): row for row in rows_of(tmp_path / "out")}
+    assert len(rows) == len(store.messages) == spark.read.parquet(str(tmp_path / "out")).count()
+    for known in store.messages:
+        row = rows[known.queue.topic, known.queue.queue_id, known.queue_offset]
+        assert row["body"] == known.body
+        assert row["tags"] == known.tags
+        assert row["keys"] == (" ".join(known.keys) or None)
+        assert row["uniqKey"] == known.unique_id
+        assert row["flag"] == known.flag
+        assert row["brokerName"] == known.queue.broker_name
+        assert known.properties.items() <= dict(row["properties"]).items()  # type: ignore[call-overload]
+    manifest = Manifest.read(tmp_path / "out")
+    manifest.check_files(tmp_path / "out", contents=True)
+    assert manifest.rows == len(rows)
+    assert {each.topic: each.rows for each in manifest.ranges}.keys() == TOPICS.keys()
+    assert {Path(each.path).parts[0] for each in manifest.files} == {f"topic={topic}" for topic in TOPICS}
+    assert not list((tmp_path / "out").rglob("*.writing"))
+
+
+def test_it_can_be_read_as_a_table_with_its_partitions(
+    run: Run, spark: "SparkSession", store: KnownStore, tmp_path: Path
+) -> None:
+    assert run("--path", store.root, "--columns", "queueId,queueOffset,body", "--partition-by", "topic") == 0
+    table = spark.read.parquet(str(tmp_path / "out"))
+    assert set(table.columns) == {"topic", "queueId", "queueOffset", "body"}
+    counted = {row["topic"]: row["count"] for row in table.groupBy("topic").count().collect()}
+    assert counted == {topic: len(store.of(topic)) for topic in TOPICS}
+
+
+def test_only_what_is_chosen(run: Run, store: KnownStore, tmp_path: Path) -> None:
+    chosen = ("--topics", "Orders", "--tags", "paid", "--sql", "number > 50")
+    assert (
+        run("--path", store.root, *chosen, "--partition-by", "none", "--columns", "topic,queueId,queueOffset")
+        == 0
+    )
+    wanted = {
+        (known.queue.topic, known.queue.queue_id, known.queue_offset) for known in store.of("Orders")
+        if known.tags == "paid" and int(known.properties.get("number", 0)) > 50
+    }  # fmt: skip
+    found = [place(row) for row in rows_of(tmp_path / "out")]
+    assert set(found) == wanted
+    assert len(found) == len(wanted) > 0
+    assert Manifest.read(tmp_path / "out").rows == len(wanted)
+
+
+def test_bodies_may_stay_as_they_are_stored(run: Run, store: KnownStore, tmp_path: Path) -> None:
+    assert run("--path", store.root, "--topics", "Readings", "--stored-bodies") == 0
+    rows = {place(row): row for row in rows_of(tmp_path / "out")}
+    for known in store.of("Readings"):
+        row = rows[known.queue.topic, 0, known.queue_offset]
+        flags = int(str(row["sysFlag"]))
+        assert bool(flags & COMPRESSED) == (known.packed is not None)
+        assert open_body(flags, bytes(row["body"])) == known.body  # type: ignore[arg-type]
+
+
+def test_an_apache_store_is_exported_whole(run: Run, golden: Golden, tmp_path: Path) -> None:
+    assert run("--path", golden.root, "--partition-by", "topic") == 0
+    told = {
+        (topic, queue["queueId"], message["queueOffset"]): message["properties"]
+        for topic, queue in golden.queues() for message in queue["messages"]
+        if not topic.startswith("%") and not is_system_topic(topic)
+    }  # fmt: skip
+    rows = rows_of(tmp_path / "out")
+    assert {place(row) for row in rows} == told.keys()
+    assert len(rows) == len(told)
+
+
+@contextmanager
+def workers_write_at_most(spark: "SparkSession", size: int) -> Iterator[None]:
+    """No file of Spark's Python workers may grow over `size` bytes: what a full disk is to them."""
+    spark.sparkContext.parallelize([0, 1], 2).foreach(lambda _: None)
+    before = {
+        pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in below(os.getpid()) if is_python(pid)
+    }
+    assert before
+    for pid, (_, hard) in before.items():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        for pid in below(os.getpid()):
+            if is_python(pid):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, next(iter(before.values())))
+
+
+def below(pid: int) -> list[int]:
+    children = [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+    return [*children, *(each for child in children for each in below(child))]
+
+
+def is_python(pid: int) -> bool:
+    return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_a_full_disk_is_told_and_the_same_command_goes_on(
+    run: Run, spark: "SparkSession", store: KnownStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(exporting, "BUNDLE_BYTES_MIN", 1)
+    with workers_write_at_most(spark, 4096):
+        assert run("--path", store.root) == 1
+    assert "make room and run it again" in " ".join(capsys.readouterr().out.split())
+    assert not (tmp_path / "out" / "_manifest.json").exists()
+    assert run("--path", store.root) == 0
+    rows = rows_of(tmp_path / "out")
+    assert len({place(row) for row in rows}) == len(rows) == len(store.messages)
+    assert len({each.part for each in Manifest.read(tmp_path / "out").ranges}) > 1
+
+
+def test_what_killed_attempts_left_is_taken_away(run: Run, store: KnownStore, tmp_path: Path) -> None:
+    assert run("--path", store.root) == 0
+    manifest = tmp_path / "out" / "_manifest.json"
+    before = Manifest.read(tmp_path / "out")
+    manifest.unlink()
+    some = tmp_path / "out" / before.files[0].path
+    orphans = [some.with_name("part-999999.parquet"), some.with_name(".part-000000.parquet.1.writing")]
+    for path in orphans:
+        path.write_bytes(some.read_bytes())
+    (tmp_path / "out" / "_checkpoint" / "marks" / "0").unlink()
+    some.unlink()
+    assert run("--path", store.root) == 0
+    assert [each.path for each in Manifest.read(tmp_path / "out").files] == [
+        each.path for each in before.files
+    ]
+    assert len(rows_of(tmp_path / "out")) == len(store.messages)
+    assert not any(path.exists() for path in orphans)
+
+
+class FailingOnce(Exporting):
+    """Writes all files under their names, and dies before it could say so."""
+
+    def __call__(self, slices: "Sequence[Slice]", marks: Marks) -> None:
+        from pyspark import TaskContext  # noqa: PLC0415
+
+        context = TaskContext.get()
+        assert context is not None
+        if context.attemptNumber() == 0:
+            nowhere = Marks(marks.folder.parent / "nowhere")
+            nowhere.folder.mkdir(exist_ok=True)
+            super().__call__(slices, nowhere)
+            raise ConnectionError("the worker dies")
+        super().__call__(slices, marks)
+
+
+def test_a_task_that_is_tried_again_leaves_no_double_rows(
+    spark_retrying: "SparkSession", store: KnownStore, tmp_path: Path
+) -> None:
+    origin = StoreOrigin((str(store.root),))
+    slices = [Slice(number, part) for number, part in enumerate(job.planned(origin, SourceArguments()))]
+    marks = Marks(tmp_path / "marks")
+    marks.folder.mkdir()
+    work = FailingOnce(
+        origin=origin,
+        choice=Choice(),
+        folder=tmp_path / "out",
+        layout=Layout(ALL, ("topic",)),
+        open_bodies=True,
+    )
+    assert lane.run(spark_retrying.sparkContext, [slices[:4], slices[4:]], marks, work) == []
+    assert (tmp_path / "nowhere").exists()
+    rows = rows_of(tmp_path / "out")
+    assert len({place(row) for row in rows}) == len(rows) == len(store.messages)

@@ -1,0 +1,59 @@
+"""What export refuses before anything starts, each in one sentence; and what it says it would do."""
+
+from pathlib import Path
+
+import pytest
+
+from firearrow.spark_tools.jobs import export as job
+from tests.spark.stores import KnownStore
+
+
+def run(*arguments: object) -> int:
+    return job.cli([*map(str, arguments)], standalone_mode=False) or 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "--to: the folder of the export is needed"),
+        (("--to", "x", "--columns", "topic,price"), "columns: there is no 'price'"),
+        (("--to", "x", "--partition-by", "price"), "--partition-by: 'price'"),
+        (("--to", "x", "--compression", "rar"), "--compression: 'rar'"),
+        (("--to", "x", "--topics", "Nobody"), "Nobody"),
+        (("--to", "x", "--from", "2026-01-02", "--until", "2026-01-01"), "--until"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    arguments: tuple[str, ...], told: str, store: KnownStore, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert run("--path", store.root, *arguments) in (1, 2)
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("firearrow: ")
+    assert told in said
+    assert "\n" not in said
+
+
+def test_a_folder_with_something_in_it_is_left_alone(
+    store: KnownStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert run("--path", store.root, "--to", tmp_path) == 2
+    assert "holds notes.txt, which is not of this export" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_folder_that_is_no_store_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    assert run("--path", tmp_path / "empty", "--to", tmp_path / "out") == 1
+    assert str(tmp_path / "empty") in capsys.readouterr().err
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
+def test_a_dry_run_counts_and_writes_nothing(
+    store: KnownStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--path", store.root, "--to", tmp_path / "out", "--dry-run") == 0
+    assert f"{len(store.messages):,}" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
