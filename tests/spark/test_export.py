@@ -3,7 +3,7 @@
 import os
 import resource
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -128,31 +128,35 @@ def test_an_apache_store_is_exported_whole(run: Run, golden: Golden, tmp_path: P
 def workers_write_at_most(spark: "SparkSession", size: int) -> Iterator[None]:
     """No file of Spark's Python workers may grow over `size` bytes: what a full disk is to them."""
     spark.sparkContext.parallelize([0, 1], 2).foreach(lambda _: None)
-    before = {
-        pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in below(os.getpid()) if is_python(pid)
-    }
-    assert before
-    for pid, (_, hard) in before.items():
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+    workers = python_workers()
+    assert workers
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for pid in workers:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, before[1]))
     try:
         yield
     finally:
-        for pid in below(os.getpid()):
-            if is_python(pid):
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, next(iter(before.values())))
+        for pid in python_workers():
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
 
 
-def below(pid: int) -> list[int]:
-    children = [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
-    return [*children, *(each for child in children for each in below(child))]
+def python_workers() -> list[int]:
+    """The daemon of Spark's Python, and what it forked, of this process's session."""
+    parents: dict[int, int] = {}
+    daemons: set[int] = set()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
+                    daemons.add(int(folder.name))
+    return [pid for pid in daemons if os.getpid() in lineage(pid, parents)]
 
 
-def is_python(pid: int) -> bool:
-    return b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+def lineage(pid: int, parents: dict[int, int]) -> Iterator[int]:
+    while pid in parents:
+        pid = parents[pid]
+        yield pid
 
 
 def test_a_full_disk_is_told_and_the_same_command_goes_on(
