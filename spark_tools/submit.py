@@ -15,6 +15,7 @@ from pathlib import Path
 
 from firearrow.spark_tools.errors import SparkToolsError
 
+LOGGING = Path(__file__).parent / "jobs" / "log4j2.properties"
 JAVA_MIN = 17
 JAVA_S = 30.0
 NEEDED = ("pyspark", "pyarrow", "numpy", "rich")
@@ -30,7 +31,6 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.speculation": "false",
-    "spark.log.level": "ERROR",
 }
 """Unless told otherwise. A second copy of a task would send everything twice."""
 
@@ -87,7 +87,10 @@ def environment(given: Mapping[str, str], home: Path, spark: Sequence[str]) -> d
     words = " ".join(spark)
     master = re.search(r"(?:--master[ =]|spark\.master=)(\S+)", words)
     local = {"SPARK_LOCAL_IP": "127.0.0.1"} if master is None or master[1].startswith("local") else {}
-    ours = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONSAFEPATH": "1"}
+    ours = {
+        "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONSAFEPATH": "1",
+        "SPARK_SUBMIT_OPTS": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+    }  # fmt: skip
     return {**ours, **local, **given, "SPARK_HOME": str(home)}
 
 

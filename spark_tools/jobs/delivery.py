@@ -48,6 +48,8 @@ class Delivery:
     dry_run: bool = False
     verify: bool = False
     send: bool = True
+    leaving: Routing | None = None
+    """The routing, if it leaves messages."""
 
     def carry_out(self) -> Report:
         """OptionWrong and what the source or the target refuses; failures within tasks are in the report."""
@@ -124,7 +126,7 @@ class Delivery:
         marks.folder.mkdir()
         work = Verifying(
             origin=origin, choice=choice, target=BrokerOrigin(target), forwarded=held.marks, job=held.id,
-            provenance=self.provenance,
+            provenance=self.provenance, routing=self.leaving,
         )  # fmt: skip
         report.failures = self._run(held, marks, lambda _: work, whole_queues=False)
         report.verification = verifying.told(

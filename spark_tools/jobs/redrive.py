@@ -4,9 +4,7 @@ They begin anew: tries are counted from nothing, properties of retries and dead 
 not tell its topic is named in the report and left. The dead letter topic itself is only read.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -14,11 +12,9 @@ import typer
 from firearrow.client.names import dlq_topic
 from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
-from firearrow.spark_tools.jobs.delivery import Delivery, Routed
+from firearrow.spark_tools.jobs.delivery import Delivery
 from firearrow.spark_tools.jobs.letters import ToOrigin
 from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
-from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.provenance import BROKER_OWN, RETRIED
 
 cli = program()
@@ -52,17 +48,13 @@ def redrive(
     if source.topics or source.pattern is not None or source.offsets is not None:
         raise OptionWrong("--group says what is read: give it without --topics, --pattern and --offsets")
     letters = replace(source, topics=[dlq_topic(group) for group in groups])
+    routing = ToOrigin(sending.topic_table())  # letters know their topics, so workers ask for the queues
     delivery = Delivery(
         job="redrive", source=letters, sending=sending, running=running,
-        digested=as_digested(letters, sending, provenance=provenance), routed=partial(routed, sending),
-        drop=BROKER_OWN | RETRIED, provenance=provenance, dry_run=dry_run, verify=verify,
+        digested=as_digested(letters, sending, provenance=provenance), routed=lambda sender, parts: (routing, []),
+        drop=BROKER_OWN | RETRIED, provenance=provenance, dry_run=dry_run, verify=verify, leaving=routing,
     )  # fmt: skip
     finish(delivery.carry_out())
-
-
-def routed(sending: TargetArguments, sender: Sender, parts: Sequence[QueueRange]) -> Routed:
-    """Only the letters know their topics; workers ask for the queues."""
-    return ToOrigin(sending.topic_table()), []
 
 
 def main() -> None:

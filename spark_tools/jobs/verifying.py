@@ -23,11 +23,12 @@ from firearrow._native.bulk.batches import (
 )
 from firearrow._native.bulk.columns import Columns
 from firearrow._native.bulk.spans import Spans
+from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.columns import record_batches
 from firearrow.spark_tools.jobs.losses import NamedLosses
 from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
-from firearrow.spark_tools.jobs.routing import queue_of
+from firearrow.spark_tools.jobs.routing import Routing, queue_of
 from firearrow.spark_tools.origin import Origin, QueueRange, Reader
 
 READ_BYTES = 16 << 20
@@ -46,6 +47,8 @@ class Verifying:
     forwarded: Marks
     job: str
     provenance: bool
+    routing: Routing | None = None
+    """What tells which messages were not to be sent; None: all were."""
 
     def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
         with self.origin.open() as source, self.target.open() as target:
@@ -62,9 +65,7 @@ class Verifying:
         self, source: Reader, target: Reader, part: QueueRange, places: dict[str, list[int]], mark: Mark
     ) -> None:
         lost = NamedLosses(mark, fail=False)
-        wanted = joined(
-            own_offsets(spans) for spans in source.read(part, self.choice, lost, bytes_max=READ_BYTES)
-        )
+        wanted = joined(own_offsets(spans) for spans in self._sent(source, part, lost))
         found = joined(brought_offsets(spans, self.job, part) for spans in stored(target, places, lost))
         compare(part, wanted, found, mark)
 
@@ -72,7 +73,7 @@ class Verifying:
         self, source: Reader, target: Reader, part: QueueRange, places: dict[str, list[int]], mark: Mark
     ) -> None:
         lost = NamedLosses(mark, fail=False)
-        wanted = keyed(source.read(part, self.choice, lost, bytes_max=READ_BYTES))
+        wanted = keyed(self._sent(source, part, lost))
         missing = wanted - keyed(stored(target, places, lost))
         mark.count("messages", wanted.total())
         mark.count("missing", missing.total())
@@ -81,6 +82,20 @@ class Verifying:
                 mark,
                 f"{part}: {key or 'a message without unique key'}, body crc {crc & 0xFFFFFFFF:08x}, is missing",
             )
+
+    def _sent(self, source: Reader, part: QueueRange, lost: NamedLosses) -> Iterator[Spans]:
+        """What of the part was to be sent."""
+        route = None if self.routing is None else self.routing.route(part.queue, anywhere)
+        for spans in source.read(part, self.choice, lost, bytes_max=READ_BYTES):
+            if route is None:
+                yield spans
+            else:
+                yield from (stretch for queue, stretch in route.of(spans) if queue is not None)
+
+
+def anywhere(topic: str) -> list[MessageQueue]:
+    """Some queue of the topic: here it matters only that there is one."""
+    return [MessageQueue(topic, "", 0)]
 
 
 def stored(target: Reader, places: dict[str, list[int]], lost: NamedLosses) -> Iterator[Spans]:

@@ -50,8 +50,8 @@ def test_a_given_master_is_the_only_one(given: tuple[str, ...]) -> None:
 
 
 def test_a_given_setting_is_not_set_again() -> None:
-    words = command(Path("job.py"), ("--conf", "spark.log.level=WARN"), [], Path("/spark"))
-    assert [word for word in words if word.startswith("spark.log.level")] == ["spark.log.level=WARN"]
+    words = command(Path("job.py"), ("--conf", "spark.ui.enabled=true"), [], Path("/spark"))
+    assert [word for word in words if word.startswith("spark.ui.enabled")] == ["spark.ui.enabled=true"]
 
 
 def test_workers_have_this_interpreter_and_a_safe_path() -> None:
