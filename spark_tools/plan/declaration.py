@@ -81,11 +81,13 @@ def table(kind: type[Any]) -> str:
         about = field.metadata
         shown = about["shown"] if about["shown"] is not None else _shown(field.default)
         uses = ", ".join(sorted(about["uses"])) or "all"
-        lines.append(f"| `{about['name']}` | {uses} | {shown} | {about['note']} |")
+        lines.append(
+            f"| `{about['name']}` | {uses} | {shown} | {about['note'].replace('|', chr(92) + '|')} |"
+        )
     return "\n".join(lines)
 
 
 def _shown(default: object) -> str:
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
-    return "" if default is None or default in ((), frozenset()) else f"`{default}`"
+    return f"`{default}`" if default else ""

@@ -140,7 +140,7 @@ class SourceOptions:
         "pushDown",
         values.flag,
         False,
-        "Whether the query's filters narrow what is read. For a load that is scanned once only, see below.",
+        "Whether the query's filters narrow what is read. For a load that is scanned once only, see above.",
         uses=BATCH,
     )
     # what of them
@@ -208,7 +208,7 @@ class SourceOptions:
         "commitGroup",
         values.plain,
         None,
-        "A consumer group whose offsets at the brokers follow the stream, one micro-batch behind; see below.",
+        "A consumer group whose offsets at the brokers follow the stream, one micro-batch behind; see above.",
         uses=STREAM,
     )
 

@@ -1,7 +1,9 @@
 """Streams in a session: checkpoints, triggers, progress, and what ends them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +18,7 @@ from tests.spark.stores import BROKER, KnownStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import QueryProgressEvent
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -138,6 +141,18 @@ def test_a_checkpoint_ahead_of_the_log_is_loss(
     assert len(stream.bodies()) == len(store.of("Orders"))
 
 
+class Told(GroupFollows):
+    """Says which end it has committed."""
+
+    def __init__(self, target: Target, group: str, query_name: str) -> None:
+        super().__init__(target, group, query_name)
+        self.ends: Queue[Any] = Queue()
+
+    def onQueryProgress(self, event: "QueryProgressEvent") -> None:
+        super().onQueryProgress(event)
+        self.ends.put(json.loads(event.progress.sources[0].endOffset or "{}"))
+
+
 def test_a_group_follows_the_stream(
     spark: "SparkSession",
     broker: LocalBroker,
@@ -147,29 +162,22 @@ def test_a_group_follows_the_stream(
 ) -> None:
     topic = topics(2)
     send(topic, 0, 20)
-    listener = GroupFollows(Target.of({"nameServer": broker.name_server}), f"follows-{topic}", topic)
+    with blocking.Admin(name_server=broker.name_server) as admin:
+        for group in ("follows", "late"):
+            admin.create_group(f"{group}-{topic}")
+    listener = Told(Target.of({"nameServer": broker.name_server}), f"follows-{topic}", topic)
     spark.streams.addListener(listener)
     try:
-        stream = Stream(
-            spark, tmp_path, topic=topic, nameServer=broker.name_server, commitGroup=f"late-{topic}"
-        )
-        stream.run(topic, maxOffsetsPerTrigger="10")
-        _until(lambda: read_by(broker, f"follows-{topic}", topic) == [10, 10])
-        assert read_by(broker, f"late-{topic}", topic) == [5, 5]
+        where = {"nameServer": broker.name_server, "commitGroup": f"late-{topic}"}
+        Stream(spark, tmp_path, topic=topic, **where).run(topic, maxOffsetsPerTrigger="10")
+        while listener.ends.get(timeout=30) != {topic: {BROKER: {"0": 10, "1": 10}}}:
+            pass
     finally:
         spark.streams.removeListener(listener)
+    assert read_by(broker, f"follows-{topic}", topic) == [10, 10]
+    assert read_by(broker, f"late-{topic}", topic) == [5, 5]
 
 
 def read_by(broker: LocalBroker, group: str, topic: str) -> list[int | None]:
     with blocking.Admin(name_server=broker.name_server) as admin:
         return [admin.offset(group, MessageQueue(topic, BROKER, queue_id)) for queue_id in range(2)]
-
-
-def _until(holds: Callable[[], Any]) -> None:
-    """Spark calls listeners behind the query, and gives no event for that."""
-    from time import monotonic, sleep  # noqa: PLC0415
-
-    deadline = monotonic() + 20
-    while not holds():
-        assert monotonic() < deadline
-        sleep(0.05)

@@ -1,0 +1,17 @@
+"""The parts of SPARK.md that are made. `python -m tests.spark.docs` brings them up to date."""
+
+from pathlib import Path
+
+from firearrow.spark_tools.datasource.sink_options import SinkOptions
+from firearrow.spark_tools.plan.declaration import table
+from firearrow.spark_tools.plan.options import SourceOptions
+from tests.meta.readme import with_section
+
+SPARK = Path(__file__).resolve().parents[2] / "SPARK.md"
+TABLES = {"source options": SourceOptions, "sink options": SinkOptions}
+
+if __name__ == "__main__":
+    text = SPARK.read_text("utf-8")
+    for name, kind in TABLES.items():
+        text = with_section(text, name, table(kind))
+    SPARK.write_text(text, "utf-8")

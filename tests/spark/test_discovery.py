@@ -1,0 +1,47 @@
+"""Spark finds the format by itself where `pyspark_firearrow` is installed, and others pay nothing for it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.spark.stores import KnownStore
+
+ROOT = Path(__file__).resolve().parents[2]
+COUNT = """
+import sys
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]")
+for setting in sys.argv[2:]:
+    builder = builder.config(*setting.split("=", 1))
+frame = builder.getOrCreate().read.format("rocketmq").option("topic", "Orders").load(sys.argv[1])
+print("rows:", frame.count())
+"""
+LIGHT = """
+import sys
+from firearrow.spark_tools.discovery import DefaultSource
+
+assert DefaultSource.name() == "rocketmq"
+print(sorted(name for name in sys.modules if name.startswith(("firearrow._native", "firearrow.client", "pyarrow"))))
+"""
+
+
+def test_the_format_is_found_without_a_call(
+    store: KnownStore, spark_environment: dict[str, str], spark_settings: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "pyspark_firearrow").symlink_to(ROOT / "spark_tools" / "discovery")
+    environment = {**os.environ, **spark_environment, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    settings = [f"{name}={value}" for name, value in spark_settings.items()]
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, str(store.root), *settings],
+        env=environment, capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert f"rows: {len(store.of('Orders'))}" in done.stdout, done.stderr
+
+
+def test_who_uses_another_source_imports_next_to_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,22 @@
+"""SPARK.md says the truth: its tables are made from the declarations, its columns are the table's."""
+
+import re
+
+import pytest
+
+from firearrow.spark_tools import columns
+from firearrow.spark_tools.plan.declaration import table
+from tests.meta.readme import section
+from tests.spark.docs import SPARK, TABLES
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_tables_are_those_of_the_options(name: str) -> None:
+    assert section(SPARK.read_text("utf-8"), name) == table(TABLES[name]), "run python -m tests.spark.docs"
+
+
+def test_every_column_is_told_and_no_other() -> None:
+    rows = re.findall(
+        r"^\| ([`\w, ]+) \| [\w, <>]+ \|.*\|$", SPARK.read_text("utf-8").split("### What is read")[0], re.M
+    )
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(columns.ALL)
