@@ -1,0 +1,192 @@
+"""Messages that were exported come back as they were, in the order of their queues; and any Parquet with a body."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from firearrow._native.store.record import Record
+from firearrow.client.compression import COMPRESSED, open_body
+from firearrow.client.local_broker import LocalBroker
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.jobs import export as exporting
+from firearrow.spark_tools.jobs import import_ as job
+from firearrow.spark_tools.jobs.imported import imported
+from firearrow.spark_tools.jobs.importing import Importing
+from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
+from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.outgoing import Outlet
+from firearrow.spark_tools.placing import QueueChoice
+from firearrow.spark_tools.plan.loss import AtOnce
+from firearrow.spark_tools.provenance import Provenance
+from tests.spark.stores import BROKER, KnownStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run(tmp_path: Path, *arguments: object) -> int:
+    words = [*map(str, arguments), "--checkpoint", str(tmp_path / "checkpoint"), "--quiet"]
+    return job.cli(words, standalone_mode=False) or 0
+
+
+def export(store: KnownStore, folder: Path, *arguments: str) -> None:
+    words = ["--path", str(store.root), "--to", str(folder), "--quiet", *arguments]
+    assert not exporting.cli(words, standalone_mode=False)
+
+
+def stored(broker: LocalBroker, topic: str) -> dict[int, list[Record]]:
+    """The records of each queue, from the broker's files."""
+    found: dict[int, list[Record]] = {}
+    with StoreOrigin((str(broker.store),)).open() as reader:
+        for queue in reader.queues(topic):
+            start, end = reader.bounds([queue])[queue]
+            part = QueueRange(queue, start, end)
+            spans = list(reader.read(part, Choice(), AtOnce(True), bytes_max=1 << 20))
+            found[queue.queue_id] = [each[number] for each in spans for number in range(len(each))]
+    return found
+
+
+def check_same(store: KnownStore, broker: LocalBroker, topic: str) -> list[Record]:
+    """What the store knows of the topic is at the broker, queue by queue, in order."""
+    records = stored(broker, topic)
+    for queue_id, there in records.items():
+        known = store.in_queue(topic, queue_id)
+        assert [open_body(record.sys_flag, record.body) for record in there] == [each.body for each in known]
+        for record, each in zip(there, known, strict=True):
+            assert record.properties["UNIQ_KEY"] == each.unique_id
+            assert record.properties.get("TAGS") == each.tags
+            assert record.properties.get("KEYS", "") == " ".join(each.keys)
+            assert each.properties.items() <= record.properties.items()
+            assert record.flag == each.flag
+    return [record for there in records.values() for record in there]
+
+
+def test_what_was_exported_comes_back(
+    spark: "SparkSession", store: KnownStore, fresh_broker: LocalBroker, tmp_path: Path
+) -> None:
+    export(store, tmp_path / "out")
+    target = ("--parquet", tmp_path / "out", "--target", fresh_broker.name_server)
+    assert run(tmp_path, *target) == 1  # no such topic there, and nobody said to make it
+    assert run(tmp_path, *target, "--create-topics", "--check-files") == 0
+    for topic in ("Orders", "Payments", "Readings"):
+        for record in check_same(store, fresh_broker, topic):
+            told = Provenance.of(record.properties)
+            assert told is not None
+            assert told.queue == MessageQueue(topic, BROKER, record.queue_id)
+            assert told.queue_offset == record.queue_offset
+    assert run(tmp_path, *target, "--create-topics", "--check-files") == 0  # nothing is left to do
+    assert sum(map(len, stored(fresh_broker, "Orders").values())) == len(store.of("Orders"))
+
+
+def test_bodies_as_they_were_stored_stay_so(
+    spark: "SparkSession", store: KnownStore, broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = topics(1)
+    export(store, tmp_path / "out", "--topics", "Readings", "--stored-bodies", "--partition-by", "none")
+    options = ("--to-topic", f"Readings={topic}", "--no-provenance")
+    assert run(tmp_path, "--parquet", tmp_path / "out", "--target", broker.name_server, *options) == 0
+    there, known = stored(broker, topic)[0], store.of("Readings")
+    assert [open_body(record.sys_flag, record.body) for record in there] == [each.body for each in known]
+    assert [bool(record.sys_flag & COMPRESSED) for record in there] == [
+        each.packed is not None for each in known
+    ]
+    assert not any("REPLAY_JOB" in record.properties for record in there)
+
+
+def test_other_parquet_needs_only_a_body(
+    spark: "SparkSession", broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = topics(3)
+    for number in range(3):
+        rows = {
+            "body": [f"{number}-{row}" for row in range(10)],
+            "price": [1.5] * 10,
+            "queueId": [number] * 10,
+        }
+        pq.write_table(pa.table(rows), tmp_path / f"{number}.parquet")
+    assert run(tmp_path, "--parquet", tmp_path, "--target", broker.name_server, "--to-topic", topic) == 0
+    for queue_id, there in stored(broker, topic).items():
+        assert [record.body for record in there] == [f"{queue_id}-{row}".encode() for row in range(10)]
+        assert len({record.properties["UNIQ_KEY"] for record in there}) == 10
+
+
+def test_it_goes_on_behind_what_was_acknowledged(
+    broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = topics(1)
+    pq.write_table(
+        pa.table({"body": [str(row) for row in range(100)]}), tmp_path / "x.parquet", row_group_size=30
+    )
+    found = imported(tmp_path, contents=False, ordered=True)
+    marks = Marks(tmp_path / "marks")
+    marks.folder.mkdir()
+    marks.write(Mark(0, 47, {"messages": 47}))
+    work = Importing(
+        pieces={piece.name: piece for piece in found.pieces}, target=Target.of({"nameServer": broker.name_server}),
+        outlet=Outlet(topic=topic, queues=QueueChoice.MODULO), renamed=str, job="job",
+    )  # fmt: skip
+    work([Slice(0, found.pieces[0].part)], marks)
+    assert [record.body for record in stored(broker, topic)[0]] == [
+        str(row).encode() for row in range(47, 100)
+    ]
+    mark = marks.read(Slice(0, found.pieces[0].part))
+    assert (mark.next, mark.counts["messages"]) == (100, 100)
+
+
+@pytest.mark.parametrize(
+    ("columns", "arguments", "told"),
+    [
+        ({"price": [1]}, ("--to-topic", "T"), "column body is missing"),
+        ({"body": ["x"]}, (), "no topic: add a column topic"),
+        ({"body": [1]}, ("--to-topic", "T"), "column body: binary or string is wanted"),
+        ({"body": ["x"]}, ("--to-topic", "T", "--rate", "-1"), "--rate"),
+    ],
+)
+def test_what_cannot_be_sent_is_told_before_anything_is(
+    columns: dict[str, list[object]], arguments: tuple[str, ...], told: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    assert run(tmp_path, "--parquet", tmp_path, "--target", "127.0.0.1:1", *arguments) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_files_that_changed_need_another_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = imported_after(tmp_path, 1)
+    with job.checkpoint(
+        tmp_path / "checkpoint", job.JOB, {}, lambda: [piece.part for piece in found.pieces]
+    ) as held:
+        with pytest.raises(job.CheckpointWrong, match="other files"):
+            job._tasks(held, imported_after(tmp_path, 2))
+        assert len(job._tasks(held, found)) == 1
+
+
+def imported_after(folder: Path, rows: int) -> job.Imported:
+    pq.write_table(pa.table({"body": ["x"] * rows}), folder / "x.parquet")
+    return imported(folder, contents=False, ordered=True)
+
+
+def test_a_dry_run_counts_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"body": ["x"] * 1234}), tmp_path / "x.parquet")
+    assert (
+        run(tmp_path, "--parquet", tmp_path, "--target", "127.0.0.1:1", "--to-topic", "T", "--dry-run") == 0
+    )
+    assert "1,234" in capsys.readouterr().out
+
+
+def test_an_unreachable_target_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"body": ["x"]}), tmp_path / "x.parquet")
+    assert (
+        run(tmp_path, "--parquet", tmp_path, "--target", "127.0.0.1:1", "--to-topic", "T", "--timeout", "1")
+        == 1
+    )
+    assert "127.0.0.1:1" in capsys.readouterr().err
