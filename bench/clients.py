@@ -77,7 +77,7 @@ def answerer(kind: str = "answer") -> tuple[subprocess.Popen[str], str]:
     """The C server that only answers, compiled when first wanted, and its address."""
     CACHE.mkdir(parents=True, exist_ok=True)
     program = CACHE / "answerer"
-    _run(["cc", "-O2", "-o", str(program), str(ROOT / "bench" / "answerer.c")])
+    _run(["cc", "-O2", "-o", str(program), str(ROOT / "bench" / "native" / "answerer.c")])
     process = subprocess.Popen(
         ["taskset", "--cpu-list", str(servers.SERVER_CPU), str(program), kind],
         stdin=subprocess.PIPE,
