@@ -5,6 +5,7 @@ All are nullable, because Spark's own schema of a source is. Knows no session. A
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -119,7 +120,12 @@ def chosen(columns: Sequence[str], properties: bool = True) -> tuple[str, ...]:
 
 
 def schema(columns: Sequence[str] = ALL, properties: bool = True) -> pa.Schema:
-    return pa.schema([pa.field(name, COLUMNS[name].arrow) for name in chosen(columns, properties)])
+    return _schema(chosen(columns, properties))
+
+
+@lru_cache(maxsize=64)
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([pa.field(name, COLUMNS[name].arrow) for name in columns])
 
 
 def spark_schema(columns: Sequence[str] = ALL, properties: bool = True) -> str:
@@ -131,7 +137,8 @@ def record_batch(
     spans: Spans, columns: Sequence[str], broker_name: str, *, open_bodies: bool
 ) -> pa.RecordBatch:
     """All of `spans` as one batch. BodyBroken; OverflowError: a column would need 2 GiB; RecordError: bytes changed."""
-    return _batch(Columns(spans, opener=_opener(columns, open_bodies)), columns, broker_name)
+    found = Columns(spans, opener=_opener(columns, open_bodies), properties=_wants_properties(columns))
+    return _batch(found, columns, broker_name)
 
 
 def record_batches(
@@ -144,10 +151,12 @@ def record_batches(
     bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
     """All of `spans` in batches of so many records at most, closed once they have `bytes_max`, bodies as opened."""
-    opener = _opener(columns, open_bodies)
+    opener, properties = _opener(columns, open_bodies), _wants_properties(columns)
     first = 0
     while first < len(spans):
-        found = Columns(spans, first, opener=opener, count_max=count_max, bytes_max=bytes_max)
+        found = Columns(
+            spans, first, opener=opener, properties=properties, count_max=count_max, bytes_max=bytes_max
+        )
         yield _batch(found, columns, broker_name)
         first += len(found)
 
@@ -155,11 +164,15 @@ def record_batches(
 def _batch(found: Columns, columns: Sequence[str], broker_name: str) -> pa.RecordBatch:
     filling = Filling(found, broker_name)
     arrays = [COLUMNS[name].fill(filling, name) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema(columns))
+    return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(columns)))
 
 
 def _opener(columns: Sequence[str], open_bodies: bool) -> Callable[[Record], bytes] | None:
     return _opened if open_bodies and "body" in columns else None
+
+
+def _wants_properties(columns: Sequence[str]) -> bool:
+    return "properties" in columns or not PROPERTY_OF.keys().isdisjoint(columns)
 
 
 def _opened(record: Record) -> bytes:

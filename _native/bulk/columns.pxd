@@ -1,13 +1,13 @@
 # Records looked into once, then written out column by column into buffers laid out as Apache Arrow has them.
 #
 #   views[i]                               what was found; body, topic and properties may point into `held` instead
-#   pairs[ends[i - 1] .. ends[i])          properties of record i (from 0 for the first)
+#   pairs[ends[i] .. ends[i + 1])          properties of record i
 #
 #   numbers   i32 or i64 a record          texts   i32 offsets[count + 1], bytes       validity   a bit a record, 1 is there
 #   map       i32 offsets[count + 1] into the texts of names and of values
 #
 # Ownership: Columns keep the Spans, so the window; the buffers are bytearrays of exactly the column's size, the caller's.
-# Order: views when made; texts are checked and pairs found when a column first wants them.
+# Order: views and pairs when made, record by record while its bytes are at hand; topics are checked when first wanted.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -23,11 +23,17 @@ cdef class Columns:
     cdef readonly Py_ssize_t count
     cdef readonly int64_t size            # bytes of the records, with bodies as opened
     cdef bint topics_checked
-    cdef Pair *pairs                      # NULL: not wanted yet
-    cdef int32_t *ends
+    cdef Pair *pairs
+    cdef int64_t room                     # for pairs
+    cdef int32_t *ends                    # NULL: made without properties
 
     cdef int look(self, Py_ssize_t room, int64_t bytes_max, bint opening) noexcept nogil
-    cdef int open_last(self, object opener) except -1
-    cdef int repair(self, Py_ssize_t at) except -1
-    cdef int find(self) except -1
+    cdef int find_last(self) noexcept nogil
+    cdef int make_room(self, int64_t count) noexcept nogil
+    cdef int settle(self, object opener) except -1
+    cdef int refuse(self, int state) except -1
+    cdef int hold(self, Text *text, bytes instead) except -1
+    cdef int repair(self, Text *text) except -1
+    cdef int repair_topics(self) except -1
+    cdef int need_pairs(self) except -1
     cdef tuple texts(self, const char *first, Py_ssize_t stride, Py_ssize_t count, str name)

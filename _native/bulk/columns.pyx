@@ -4,10 +4,10 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 
 from firearrow._native.bulk.fills cimport (
-    OFFSET_MAX, choose, fa_prefetch, text_at, write_hosts, write_i32, write_i64, write_offsets, write_texts, write_times,
+    OFFSET_MAX, choose, text_at, write_hosts, write_i32, write_i64, write_offsets, write_texts, write_times,
 )
 from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX
 from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most
@@ -19,13 +19,23 @@ from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, record_
 
 from firearrow._native.store.record import RecordError
 
+cdef extern from *:
+    """
+    /* The empty statement keeps GCC from taking a function that only prefetches for one that does nothing. */
+    #define fa_prefetch(address) do { __builtin_prefetch(address); __asm__ volatile(""); } while (0)
+    """
+    void fa_prefetch(const void *address) noexcept nogil
+
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 cdef enum:
-    AHEAD = 6                                   # records whose bytes are asked for before they are wanted
+    HEAD_AHEAD = 16                             # records whose bytes are asked for before they are wanted
+    TAIL_AHEAD = 8
     LINE_BYTES = 64
-    ALL_SEEN = 0
-    OPEN_THIS = 1
+    FINE = 0
+    ODD = 1                                     # its properties are to be repaired, or its body opened
     CHANGED = 2
+    TOO_MANY = 3
+    NO_MEMORY = 4
 
 cdef RecordView SHAPE
 cdef const char *HERE = <const char *> &SHAPE
@@ -50,7 +60,7 @@ HOST_AT = {
     "storeHost": <const char *> &SHAPE.store_host - HERE,
 }
 cdef Py_ssize_t TOPIC_AT = <const char *> &SHAPE.topic - HERE
-cdef Py_ssize_t PROPERTIES_AT = <const char *> &SHAPE.properties - HERE
+cdef Py_ssize_t BODY_AT = <const char *> &SHAPE.body - HERE
 
 
 cdef bytearray fresh(int64_t size):
@@ -77,12 +87,12 @@ cdef class Columns:
         free(self.ends)
 
     def __init__(
-        self, Spans spans not None, Py_ssize_t first=0, *, opener=None, int64_t count_max=NO_LIMIT,
+        self, Spans spans not None, Py_ssize_t first=0, *, opener=None, bint properties=True, int64_t count_max=NO_LIMIT,
         int64_t bytes_max=NO_LIMIT,
     ):
         cdef Py_ssize_t room
         cdef bint opening = opener is not None
-        cdef int state = OPEN_THIS
+        cdef int state = ODD
         if self.views is not NULL:
             raise TypeError("Columns are made once")
         if first < 0 or first > spans.count or count_max < 1 or bytes_max < 1:
@@ -92,78 +102,102 @@ cdef class Columns:
         self.first = first
         self.held = []
         self.views = <RecordView *> taken(room, sizeof(RecordView))
-        while state == OPEN_THIS:
+        if properties:
+            self.ends = <int32_t *> taken(room + 1, sizeof(int32_t))
+            self.ends[0] = 0
+        while state == ODD:
             with nogil:
                 state = self.look(room, bytes_max, opening)
-            if state == OPEN_THIS:
-                self.open_last(opener)
-        if state == CHANGED:
-            place = spans.base + spans.positions[first + self.count]
-            raise RecordError(f"the record at {place} changed while it was read")
+            if state == ODD:
+                self.settle(opener)
+        self.refuse(state)
 
     def __len__(self):
         return self.count
 
     cdef int look(self, Py_ssize_t room, int64_t bytes_max, bint opening) noexcept nogil:
-        """Fills views until there is enough, or a body is to be opened first: that of the last view."""
+        """Looks into records until there are enough, or the last one is odd: then `settle` goes first."""
         cdef RecordView *view
-        while self.count < room and self.size < bytes_max:
+        cdef int state = FINE
+        while state == FINE and self.count < room and self.size < bytes_max:
             approach(self.spans, self.first + self.count)
             view = &self.views[self.count]
             if self.spans.view(self.first + self.count, view) != RECORD_OK:
                 return CHANGED
             self.count += 1
             self.size += view.size
-            if opening and view.sys_flag & SYS_COMPRESSED:
-                return OPEN_THIS
-        return ALL_SEEN
+            if self.ends is not NULL:
+                state = self.find_last()
+            if state == FINE and opening and view.sys_flag & SYS_COMPRESSED:
+                state = ODD
+        return state
 
-    cdef int open_last(self, object opener) except -1:
+    cdef int find_last(self) noexcept nogil:
+        """The pairs of the record looked into last; ODD: its properties are no UTF-8."""
+        cdef Text *text = &self.views[self.count - 1].properties
+        cdef int32_t before = self.ends[self.count - 1]
+        cdef int state = self.make_room(before + pairs_at_most(text))
+        cdef bint ascii = True
+        if state == FINE:
+            self.ends[self.count] = before + <int32_t> find_pairs(text, self.pairs + before, &ascii)
+            if not ascii and not is_utf8(text.at, text.length):
+                return ODD
+        return state
+
+    cdef int make_room(self, int64_t count) noexcept nogil:
+        cdef int64_t room = max(2 * self.room, count, 64)
+        cdef void *larger
+        if count <= self.room:
+            return FINE
+        if count > OFFSET_MAX:
+            return TOO_MANY
+        larger = realloc(self.pairs, room * sizeof(Pair))
+        if larger is NULL:
+            return NO_MEMORY
+        self.pairs = <Pair *> larger
+        self.room = room
+        return FINE
+
+    cdef int settle(self, object opener) except -1:
+        """Makes the record looked into last an ordinary one."""
         cdef RecordView *view = &self.views[self.count - 1]
-        cdef bytes body = opener(record_of(view))
-        self.held.append(body)
-        self.size += PyBytes_GET_SIZE(body) - view.body.length
-        view.body.at = <const uint8_t *> PyBytes_AS_STRING(body)
-        view.body.length = PyBytes_GET_SIZE(body)
+        if self.ends is not NULL and not is_utf8(view.properties.at, view.properties.length):
+            self.repair(&view.properties)
+            self.refuse(self.find_last())
+        if opener is not None and view.sys_flag & SYS_COMPRESSED:
+            body = opener(record_of(view))
+            self.size += len(body) - view.body.length
+            self.hold(&view.body, body)
         return 0
 
-    cdef int repair(self, Py_ssize_t at) except -1:
-        """The text at that place of each view: UTF-8 from here on."""
+    cdef int refuse(self, int state) except -1:
+        if state == CHANGED:
+            place = self.spans.base + self.spans.positions[self.first + self.count]
+            raise RecordError(f"the record at {place} changed while it was read")
+        if state == TOO_MANY:
+            raise OverflowError(f"properties of {self.count} records are too many for one batch: take fewer records")
+        if state == NO_MEMORY:
+            raise MemoryError()
+        return 0
+
+    cdef int hold(self, Text *text, bytes instead) except -1:
+        self.held.append(instead)
+        text.at = <const uint8_t *> PyBytes_AS_STRING(instead)
+        text.length = PyBytes_GET_SIZE(instead)
+        return 0
+
+    cdef int repair(self, Text *text) except -1:
+        raw = PyBytes_FromStringAndSize(<const char *> text.at, text.length)
+        return self.hold(text, raw.decode("utf-8", "replace").encode())
+
+    cdef int repair_topics(self) except -1:
         cdef Py_ssize_t index = 0
-        cdef Text *text
-        cdef bytes good
         while True:
             with nogil:
-                index = next_bad(self.views, index, self.count, at)
+                index = next_bad_topic(self.views, index, self.count)
             if index == self.count:
                 return 0
-            text = text_at(<const char *> &self.views[index], at)
-            raw = PyBytes_FromStringAndSize(<const char *> text.at, text.length)
-            good = raw.decode("utf-8", "replace").encode()
-            self.held.append(good)
-            text.at = <const uint8_t *> PyBytes_AS_STRING(good)
-            text.length = PyBytes_GET_SIZE(good)
-
-    cdef int find(self) except -1:
-        """All properties, once."""
-        cdef Py_ssize_t index
-        cdef int64_t room = 0, found = 0
-        if self.pairs is not NULL:
-            return 0
-        self.repair(PROPERTIES_AT)
-        for index in range(self.count):
-            room += pairs_at_most(&self.views[index].properties)
-        if room > OFFSET_MAX:
-            raise OverflowError(f"properties of {self.count} records are too many for one batch: take fewer records")
-        if self.ends is NULL:
-            self.ends = <int32_t *> taken(self.count + 1, sizeof(int32_t))
-        self.pairs = <Pair *> taken(room, sizeof(Pair))
-        self.ends[0] = 0
-        with nogil:
-            for index in range(self.count):
-                found += find_pairs(&self.views[index].properties, self.pairs + found)
-                self.ends[index + 1] = <int32_t> found
-        return 0
+            self.repair(&self.views[index].topic)
 
     cdef tuple texts(self, const char *first, Py_ssize_t stride, Py_ssize_t count, str name):
         """Offsets and bytes of `count` Texts, the first at `first`, each `stride` behind the one before."""
@@ -207,12 +241,12 @@ cdef class Columns:
 
     def topic(self):
         if not self.topics_checked:
-            self.repair(TOPIC_AT)
+            self.repair_topics()
             self.topics_checked = True
         return self.texts(<const char *> self.views + TOPIC_AT, sizeof(RecordView), self.count, "topic")
 
     def body(self):
-        return self.texts(<const char *> self.views + (<const char *> &SHAPE.body - HERE), sizeof(RecordView), self.count, "body")
+        return self.texts(<const char *> self.views + BODY_AT, sizeof(RecordView), self.count, "body")
 
     def hosts(self, str name not None):
         cdef Py_ssize_t at = HOST_AT[name]
@@ -227,6 +261,11 @@ cdef class Columns:
             free(written)
             free(found)
 
+    cdef int need_pairs(self) except -1:
+        if self.ends is NULL:
+            raise ValueError("these Columns were made without properties")
+        return 0
+
     def value(self, bytes name not None):
         cdef Text wanted
         cdef Text *found
@@ -234,7 +273,7 @@ cdef class Columns:
         cdef uint8_t *bits = <uint8_t *> PyByteArray_AS_STRING(validity)
         wanted.at = <const uint8_t *> PyBytes_AS_STRING(name)
         wanted.length = PyBytes_GET_SIZE(name)
-        self.find()
+        self.need_pairs()
         found = <Text *> taken(self.count, sizeof(Text))
         try:
             with nogil:
@@ -247,7 +286,7 @@ cdef class Columns:
         cdef bytearray offsets
         cdef Py_ssize_t total
         cdef const char *first
-        self.find()
+        self.need_pairs()
         offsets = PyByteArray_FromStringAndSize(<const char *> self.ends, (self.count + 1) * sizeof(int32_t))
         total = self.ends[self.count]
         first = <const char *> self.pairs
@@ -261,24 +300,20 @@ cdef class Columns:
 cdef inline void approach(Spans spans, Py_ssize_t index) noexcept nogil:
     """Asks for the head of a record some way ahead, and for the end, where topic and properties are, of a nearer one."""
     cdef const unsigned char *record
-    if index + AHEAD < spans.count:
-        record = spans.data + spans.positions[index + AHEAD]
+    if index + HEAD_AHEAD < spans.count:
+        record = spans.data + spans.positions[index + HEAD_AHEAD]
         fa_prefetch(record)
         fa_prefetch(record + LINE_BYTES)
-    if index + AHEAD // 2 < spans.count:
-        record = spans.data + spans.positions[index + AHEAD // 2]
+    if index + TAIL_AHEAD < spans.count:
+        record = spans.data + spans.positions[index + TAIL_AHEAD]
         record += get_i32(record + AT_SIZE)
         fa_prefetch(record - LINE_BYTES)
         fa_prefetch(record - 2 * LINE_BYTES)
         fa_prefetch(record - 3 * LINE_BYTES)
 
 
-cdef Py_ssize_t next_bad(RecordView *views, Py_ssize_t index, Py_ssize_t count, Py_ssize_t at) noexcept nogil:
-    """The first record from `index` on whose text is no UTF-8; `count` if there is none."""
-    cdef Text *text
-    while index < count:
-        text = text_at(<const char *> &views[index], at)
-        if not is_utf8(text.at, text.length):
-            break
+cdef Py_ssize_t next_bad_topic(RecordView *views, Py_ssize_t index, Py_ssize_t count) noexcept nogil:
+    """The first record from `index` on whose topic is no UTF-8; `count` if there is none."""
+    while index < count and is_utf8(views[index].topic.at, views[index].topic.length):
         index += 1
     return index

@@ -8,13 +8,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.bulk.pairs cimport Pair
 from firearrow._native.store.record cimport RecordView, Text
 
-cdef extern from *:
-    """
-    #define fa_prefetch(address) __builtin_prefetch(address)
-    #define FA_OFFSET_MAX INT64_C(0x7FFFFFFF)
-    """
-    const int64_t OFFSET_MAX "FA_OFFSET_MAX"      # of Arrow's texts and lists
-    void fa_prefetch(const void *address) noexcept nogil
+cdef enum:
+    OFFSET_MAX = 0x7FFFFFFF           # of Arrow's texts and lists
 
 
 cdef inline Text *text_at(const char *view, Py_ssize_t at) noexcept nogil:

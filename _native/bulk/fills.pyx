@@ -59,8 +59,6 @@ cdef void write_texts(
     cdef Text *text
     for index in range(count):
         text = text_at(first, index * stride)
-        if index + 1 < count:
-            fa_prefetch(text_at(first, (index + 1) * stride).at)
         copy(to + starts[index], text.at, text.length)
 
 

@@ -10,5 +10,5 @@ cdef struct Pair:
     Text name, value
 
 cdef Py_ssize_t pairs_at_most(const Text *text) noexcept nogil
-cdef Py_ssize_t find_pairs(const Text *text, Pair *to) noexcept nogil   # how many; room for pairs_at_most
+cdef Py_ssize_t find_pairs(const Text *text, Pair *to, bint *ascii) noexcept nogil   # how many; room for pairs_at_most
 cdef Text *value_of(Pair *pairs, Py_ssize_t count, const Text *name) noexcept nogil   # NULL: there is none

@@ -30,16 +30,17 @@ cdef Py_ssize_t pairs_at_most(const Text *text) noexcept nogil:
     return (text.length + 1) // 4
 
 
-cdef Py_ssize_t find_pairs(const Text *text, Pair *to) noexcept nogil:
+cdef Py_ssize_t find_pairs(const Text *text, Pair *to, bint *ascii) noexcept nogil:
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = at + text.length
     cdef Piece piece
-    cdef uint64_t eight, marks
+    cdef uint64_t eight, marks, all_bits = 0
     piece.name = at
     piece.value = NULL
     piece.to = to
     while end - at >= 8:
         memcpy(&eight, at, 8)
+        all_bits |= eight
         marks = ~((eight | HIGH_BITS) - THREES) & ~eight & HIGH_BITS    # the high bit of each byte that is 0, 1 or 2
         while marks:
             separator(&piece, at + (fa_lowest_bit(marks) >> 3))
@@ -47,8 +48,10 @@ cdef Py_ssize_t find_pairs(const Text *text, Pair *to) noexcept nogil:
         at += 8
     while at < end:
         separator(&piece, at)
+        all_bits |= at[0]
         at += 1
     close(&piece, end)
+    ascii[0] = all_bits & HIGH_BITS == 0
     return last_ones(to, piece.to - to)
 
 
