@@ -9,9 +9,9 @@ class Columns:
     """Records of `spans` from `first` on: `count_max` at most, and none more once there are `bytes_max`; at least one.
 
     `opener` is given each record with a compressed body, decoded, and answers the body as it was sent; None: bodies
-    stay as they are stored. Without `properties` there is neither `value` nor `properties`. RecordError: the bytes have changed meanwhile. One thread at a time; releases the GIL.
-    Texts are UTF-8, bad bytes replaced by U+FFFD as Python does. A column that would need more than 2 GiB is an
-    OverflowError, the way out of which is fewer records.
+    stay as they are stored. Without `properties` there is neither `value` nor `properties`. RecordError: the bytes have
+    changed meanwhile. Texts are UTF-8, bad bytes replaced by U+FFFD as Python does. A column that would need more than
+    2 GiB is an OverflowError, the way out of which is fewer records. One thread at a time; releases the GIL.
     """
 
     first: int
