@@ -81,10 +81,9 @@ class Delivery:
         for answer in answers:
             self._take(answer)
 
-    def close(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = None
+    def abandon(self) -> None:
+        """What has no answer by now has failed."""
+        self._give_up(SendFailed("the sender was closed before the answer came"))
 
     # ---- answers ----
 
@@ -159,10 +158,15 @@ class Delivery:
         struct.pack_into(">i", head, 0, len(head) - 4 + len(request.body))
         wire.write((bytes(head), request.body), self._silent_s)
 
+    def _close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None
+
     def _recover(self, error: Exception) -> None:
         """Connect again, until it works or patience ends."""
         while True:
-            self.close()
+            self._close()
             if isinstance(error, ConfigError) or not self._patience.wait():
                 self._give_up(error)
                 return
@@ -175,7 +179,7 @@ class Delivery:
 
     def _give_up(self, error: Exception) -> None:
         failed, self.unanswered = self.unanswered, {}
-        self.close()
+        self._close()
         self._patience.renew()
         for request in failed.values():
             _fail(request, error)

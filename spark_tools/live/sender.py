@@ -43,7 +43,8 @@ class Pending:
         while self._delivery is not None and not self._request.done:
             self._delivery.collect()
         if self._request.offsets is None:
-            raise self._request.failure or SendFailed("the sender was closed before the answer came")
+            assert self._request.failure is not None
+            raise self._request.failure
         return self._request.offsets
 
 
@@ -81,7 +82,7 @@ class Sender:
                 self.finish()
         finally:
             for delivery in self._deliveries.values():
-                delivery.close()
+                delivery.abandon()
             self._link.give_back()
 
     def queues(self, topic: str) -> list[MessageQueue]:

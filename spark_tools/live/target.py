@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from firearrow.client.errors import ConfigError
+from firearrow.client.link.channels import host_port
 from firearrow.client.options import ClientOptions, Credentials, SocksProxy
 from firearrow.spark_tools.errors import OptionWrong
 
@@ -47,8 +48,13 @@ class Target:
         """Other options than `nameServer` and `rocketmq.…` are not looked at. OptionWrong names the one."""
         given = {name.lower(): str(value) for name, value in options.items()}
         name_server = given.get("nameserver", "").strip()
-        if not name_server:
+        if not name_server.strip("; "):
             raise OptionWrong("nameServer: `host:port` of a name server is wanted, several separated by `;`")
+        try:
+            for address in filter(None, map(str.strip, name_server.split(";"))):
+                host_port(address)
+        except ConfigError as error:
+            raise OptionWrong(f"nameServer: {error}") from None
         values: dict[str, Any] = {}
         for name, text in given.items():
             if name.startswith(PREFIX):

@@ -1,0 +1,113 @@
+"""A cluster as options name it: every setting, every refusal, and that secrets are not shown."""
+
+import pickle
+import ssl
+from pathlib import Path
+
+import pytest
+
+from firearrow.client.options import Credentials, SocksProxy
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.live.origin import BrokerOrigin
+from firearrow.spark_tools.live.target import SETTINGS, Target
+
+SERVER = {"nameServer": "a:1;b:2"}
+SECRETS = {"rocketmq.accessKey": "AK", "rocketmq.secretKey": "hidden", "rocketmq.securityToken": "token"}
+
+
+def test_all_that_is_told_reaches_the_client() -> None:
+    options = Target.of(
+        SERVER | SECRETS | {
+            "rocketmq.namespace": "N", "rocketmq.unitName": "u", "rocketmq.clientIP": "10.0.0.1",
+            "rocketmq.vipChannelEnabled": "true", "rocketmq.serializeType": "ROCKETMQ",
+            "rocketmq.mqClientApiTimeout": "1500", "rocketmq.connectTimeout": "250",
+            "rocketmq.socksProxyConfig": '{"10.0.0.0/8": {"addr": "proxy:1080", "username": "me", "password": "it"}}',
+            "path": "/not/ours", "includeProperties": "true",
+        }
+    ).options()  # fmt: skip
+    assert options.name_server == "a:1;b:2"
+    assert options.credentials == Credentials("AK", "hidden", "token")
+    assert (options.namespace, options.unit_name, options.client_ip) == ("N", "u", "10.0.0.1")
+    assert (options.vip_channel, options.binary_headers, options.tls) == (True, True, False)
+    assert (options.api_timeout_s, options.connect_timeout_s) == (1.5, 0.25)
+    assert options.socks_proxies == {"10.0.0.0/8": SocksProxy("proxy:1080", "me", "it")}
+    assert Target.of(SERVER | {"rocketmq.namespaceV2": "V"}).options().namespace_v2 == "V"
+
+
+def test_letter_case_does_not_matter() -> None:
+    lowered = {
+        name.lower(): value for name, value in (SERVER | SECRETS | {"rocketmq.useTLS": "TRUE"}).items()
+    }
+    assert Target.of(lowered) == Target.of(SERVER | SECRETS | {"rocketmq.useTLS": "true"})
+
+
+def test_two_clients_of_a_target_are_not_one() -> None:
+    target = Target.of(SERVER)
+    assert target.options().generated_name != target.options().generated_name
+
+
+def test_tls_is_checked_unless_told_otherwise() -> None:
+    checked = Target.of(SERVER | {"rocketmq.useTLS": "true"}).options().tls
+    assert isinstance(checked, ssl.SSLContext)
+    assert checked.verify_mode is ssl.CERT_REQUIRED
+    unchecked = Target.of(
+        SERVER | {"rocketmq.useTLS": "true", "rocketmq.tls.client.authServer": "false"}
+    ).options()
+    assert isinstance(unchecked.tls, ssl.SSLContext)
+    assert unchecked.tls.verify_mode is ssl.CERT_NONE
+
+
+def test_targets_and_origins_travel_and_show_no_secret() -> None:
+    target = Target.of(SERVER | SECRETS | {"rocketmq.tls.client.keyPassword": "hidden too"})
+    origin = BrokerOrigin(target, "group", timeout_s=7)
+    assert pickle.loads(pickle.dumps(origin)) == origin
+    assert "hidden" not in repr(origin)
+    assert "token" not in repr(origin).replace("security_token", "")
+    assert str(origin) == "a:1;b:2"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"nameServer": " "}, "nameServer: `host:port`"),
+        ({"nameServer": ";"}, "nameServer: `host:port`"),
+        ({"nameServer": "a:1;b"}, "nameServer: 'b' is no address: `host:port` is wanted"),
+        ({"rocketmq.accesKey": "x"}, r"rocketmq\.acceskey: there is no such option; known are rocketmq\.accessKey, "),
+        ({"rocketmq.accessKey": "x"}, r"accessKey and rocketmq\.secretKey: give both"),
+        ({"rocketmq.secretKey": "x"}, "give both"),
+        ({"rocketmq.namespace": ""}, r"rocketmq\.namespace: a text is wanted"),
+        ({"rocketmq.useTLS": "yes"}, r"rocketmq\.useTLS: true or false is wanted, not 'yes'"),
+        ({"rocketmq.connectTimeout": "0"}, "1 to 600000, not '0'"),
+        ({"rocketmq.connectTimeout": "600001"}, "not '600001'"),
+        ({"rocketmq.connectTimeout": "1s"}, "milliseconds are wanted"),
+        ({"rocketmq.connectTimeout": "9" * 5000}, "milliseconds are wanted"),
+        ({"rocketmq.serializeType": "XML"}, "JSON or ROCKETMQ is wanted"),
+        ({"rocketmq.socksProxyConfig": "proxy:1080"}, "socksProxyConfig: JSON as"),
+        ({"rocketmq.socksProxyConfig": '{"*": {"addr": "proxy"}}'}, "socksProxyConfig: JSON as"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(more: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionWrong, match=says):
+        Target.of(SERVER | more)
+
+
+def test_the_longest_time_is_taken() -> None:
+    assert Target.of(SERVER | {"rocketmq.connectTimeout": "600000"}).options().connect_timeout_s == 600
+
+
+@pytest.mark.parametrize("name", ["trustCertPath", "certPath"])
+def test_a_file_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.pem")
+    with pytest.raises(OptionWrong, match=r"cannot be used on this machine: .*No such file"):
+        Target.of(SERVER | {"rocketmq.useTLS": "true", f"rocketmq.tls.client.{name}": missing})
+
+
+def test_a_group_s_name_is_checked() -> None:
+    target = Target.of(SERVER)
+    with pytest.raises(OptionWrong, match="group: group 'no name': only letters"):
+        BrokerOrigin(target, "no name").open()
+
+
+def test_every_setting_is_a_field_of_its_own() -> None:
+    assert len({field for _, field, _ in SETTINGS}) == len(SETTINGS)
+    assert {field for _, field, _ in SETTINGS} <= set(Target.__dataclass_fields__)
