@@ -1,5 +1,7 @@
 """Sessions of Spark that know the format `rocketmq`. PySpark is imported when asked for: the rest needs none."""
 
+import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,7 @@ def session(
     """The session of this process, or a new one, with SETTINGS and yours, the format registered."""
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else sources are planned by whatever is python3
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)

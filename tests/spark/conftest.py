@@ -18,6 +18,7 @@ import pytest
 
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.sessions import register
 from tests.spark.stores import BROKER, SETTINGS, Golden, KnownStore, send_known, unpacked
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def spark(spark_environment: dict[str, str], spark_settings: dict[str, str]) -> 
         for name, value in spark_environment.items():
             environment.setenv(name, value)
         session = builder.getOrCreate()
+        register(session)
         yield session
         gateway = session.sparkContext._gateway
         session.stop()
