@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from bench import clients
+from bench import clients, held
+from tests.client.conftest import unique
 
 
 def test_a_tiny_run_gives_every_row() -> None:
@@ -18,3 +19,10 @@ def test_a_tiny_run_gives_every_row() -> None:
 def test_a_client_that_fails_is_told_with_its_words() -> None:
     with pytest.raises(RuntimeError, match="firearrow send"):
         clients.ours().run("send", "127.0.0.1:1", "t", 1)
+
+
+async def test_a_consumer_with_small_thresholds_stays_within_them(name_server: str) -> None:
+    """The million is `python -m bench.held`."""
+    found = await held.held(name_server, unique("held"), 20_000)
+    assert found.within, found
+    assert found.most > held.THRESHOLD, "it was really full"
