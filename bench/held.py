@@ -1,7 +1,7 @@
 """What a consumer holds of very many messages: `python -m bench.held --messages 1000000`.
 
-A topic is fed in batches while a push consumer with small thresholds takes it. Watched: the most messages that a queue's
-ProcessQueue held at a time, and how far the memory of this process grew meanwhile. Exits with 1 beyond the bounds.
+A topic is fed in batches while a push consumer with small thresholds takes it. Watched: the most messages that the
+ProcessQueue of a queue held at a time, and how far this process's memory grew meanwhile. Exits with 1 beyond the bounds.
 """
 
 import argparse
@@ -48,7 +48,7 @@ async def held(name_server: str, topic: str, messages: int) -> Held:
 
     async def handle(received: list[ReceivedMessage]) -> None:
         nonlocal handled, most
-        role = consumer._role  # noqa: SLF001 (what it holds is what is measured)
+        role = consumer._role
         assert role is not None
         most = max(most, *(queue.message_count for queue in role.table.values()))
         handled += len(received)
@@ -101,7 +101,8 @@ def main() -> int:
         found = asyncio.run(held(broker.name_server, "held", messages))
     print(
         f"{found.messages} messages in {time.perf_counter() - started:.1f} s; a queue held {found.most} at most "
-        f"(threshold {THRESHOLD}, a pull {PULL_BATCH}); memory grew by {found.growth_kib} KiB (at most {GROWTH_KIB_MAX})"
+        f"(threshold {THRESHOLD}, a pull {PULL_BATCH}); memory grew by {found.growth_kib} KiB "
+        f"(at most {GROWTH_KIB_MAX})"
     )
     return 0 if found.within else 1
 
