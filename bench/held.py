@@ -1,7 +1,7 @@
 """What a consumer holds of very many messages: `python -m bench.held --messages 1000000`.
 
 A topic is fed in batches while a push consumer with small thresholds takes it. Watched: the most messages that the
-ProcessQueue of a queue held at a time, and how far this process's memory grew meanwhile. Exits with 1 beyond the bounds.
+ProcessQueue of a queue held at a time, and how far this process's memory grew. Exits with 1 beyond the bounds.
 """
 
 import argparse
