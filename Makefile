@@ -9,7 +9,7 @@ SOURCES := pyproject.toml setup.py $(shell find _native -name '*.pyx' -o -name '
 run: $(STAMP)
 	$(BIN)/firearrow broker $(ARGS)
 test: $(VENV)/.test
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 build: $(STAMP)
 lint: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -1,6 +1,7 @@
 """The broker that clients are set upon: ours, or with `--against apache` Apache's. One for the whole run."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--against", choices=("firearrow", "apache"), default="firearrow", help="broker of the clients' tests"
     )
+
+
+ROOMS_WITH_LONG_FILES = ("interop", "spark", "client", "process")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Longest files first: two workers that take files in turn end at about the same time."""
+    ranks = {room: rank for rank, room in enumerate(ROOMS_WITH_LONG_FILES)}
+
+    def rank(item: pytest.Item) -> int:
+        room = item.path.parent.relative_to(Path(__file__).parent).parts[:1]
+        return ranks.get(room[0], len(ranks)) if room else len(ranks)
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")
