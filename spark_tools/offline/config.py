@@ -17,17 +17,29 @@ QUEUE_ID = re.compile(r"[0-9]{1,10}")
 OFFSET_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 
 
-def topic_queues(root: str) -> dict[str, int]:
-    """Topic → how many queues can be read by what `topics.json` says. StoreUnreadable."""
-    table = _member(os.path.join(root, "config", "topics.json"), "topicConfigTable")
-    return {topic: _count(config) for topic, config in table.items()}
+class DeclaredTopics:
+    """What `topics.json` says; read again only when it has changed."""
+
+    def __init__(self, root: str) -> None:
+        self._path = os.path.join(root, "config", "topics.json")
+        self._stamp: tuple[int, int] | None = None
+        self._queues: dict[str, int] = {}
+
+    def queues(self) -> dict[str, int]:
+        """Topic → how many queues can be read. StoreUnreadable."""
+        stamp = _stamp(self._path)
+        if stamp != self._stamp:
+            table = _member(self._path, "topicConfigTable")
+            self._queues = {topic: _count(config) for topic, config in table.items()}
+            self._stamp = stamp
+        return self._queues
 
 
 def group_offsets(root: str) -> dict[tuple[str, str], dict[int, int]]:
     """(Group, topic) → queue → the next offset to consume; of two files the newer one counts. StoreUnreadable."""
     found: dict[tuple[str, str], dict[int, int]] = {}
     paths = [os.path.join(root, "config", name) for name in OFFSET_FILES]
-    for path in sorted(paths, key=_changed):
+    for path in sorted(paths, key=_stamp):
         for key, queues in _member(path, "offsetTable").items():
             topic, mark, group = key.partition("@")
             if mark and isinstance(queues, dict):
@@ -52,11 +64,13 @@ def _offsets(queues: Mapping[object, object]) -> dict[int, int]:
     }
 
 
-def _changed(path: str) -> float:
+def _stamp(path: str) -> tuple[int, int]:
+    """When it changed, and its size."""
     try:
-        return os.stat(path).st_mtime
+        about = os.stat(path)
     except FileNotFoundError:
-        return 0
+        return 0, 0
+    return about.st_mtime_ns, about.st_size
 
 
 def _member(path: str, name: str) -> dict[str, object]:

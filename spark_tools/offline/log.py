@@ -3,7 +3,10 @@
 Listed when asked for what is not known yet, and at `refresh`. Never waits for a writer. One thread.
 """
 
+import os
+
 from firearrow._native.bulk.spans import End, walk
+from firearrow.spark_tools.errors import StoreUnreadable
 from firearrow.spark_tools.offline.mappings import Mapping, Mappings
 from firearrow.spark_tools.offline.rolled import Segment, next_base, rolled_files, segment_at
 
@@ -20,8 +23,10 @@ class Log:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look which files there are now. StoreUnreadable."""
+        """Look which files there are now. StoreUnreadable: also if the folder is gone."""
         self.segments = rolled_files(self.folder)
+        if not self.segments and not os.path.isdir(self.folder):
+            raise StoreUnreadable(f"{self.folder} is not there any more")
 
     @property
     def first(self) -> int:

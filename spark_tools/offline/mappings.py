@@ -35,7 +35,7 @@ class Mapping:
         return self.base + len(self.window)
 
     def passed(self, place: int) -> None:
-        """For who reads a file once, from front to back: what lies below this place of the window is not needed soon."""
+        """For who reads a file once, front to back: what lies below this place of the window is not needed soon."""
         place -= place % mmap.PAGESIZE
         if place < self.left_behind:
             self.left_behind = place

@@ -18,6 +18,8 @@ from firearrow.spark_tools.offline.log import Log
 
 LIGHT_PREFIX = "%LMQ%"
 ENTRIES_AT_ONCE = 16384
+LOOKS = 2
+"""At the last record: its entry may have been half written at the first."""
 ENTRIES_SUMMED = 1 << 20
 """Of a longer range only as many entries are added up, evenly spread."""
 
@@ -58,6 +60,8 @@ class StoredQueue:
         return 0 if entry is None else entry.end
 
     def _first(self, first: int, end: int) -> int:
+        if not self.log.segments:
+            return end
         low = self.log.first
 
         def is_there(number: int) -> bool:
@@ -69,7 +73,7 @@ class StoredQueue:
         return first + bisect_left(range(first, end), True, key=is_there)
 
     def _whole_end(self, first: int, end: int) -> int:
-        if end <= first or self._record(end - 1) is not None:
+        if end <= first or any(self._record(end - 1) is not None for _ in range(LOOKS)):
             return end
         log_end = self._end_of_log()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import StoreUnreadable, TopicMissing
-from firearrow.spark_tools.offline.config import QUEUE_ID, group_offsets, topic_queues
+from firearrow.spark_tools.offline.config import QUEUE_ID, DeclaredTopics, group_offsets
 from firearrow.spark_tools.offline.log import Log
 from firearrow.spark_tools.offline.mappings import Mappings
 from firearrow.spark_tools.offline.queue import StoredQueue
@@ -19,13 +19,14 @@ class Store:
         self.name = name
         self.root = root
         _check(root)
+        self._declared = DeclaredTopics(root)
         self._queues = os.path.join(root, "consumequeue")
         self._batches = os.path.join(root, "batchconsumequeue")
         self.log = Log(os.path.join(root, "commitlog"), mappings)
 
     def topics(self) -> set[str]:
         """All that are declared or have a queue."""
-        return {*topic_queues(self.root), *_folders(self._queues), *_folders(self._batches)}
+        return {*self._declared.queues(), *_folders(self._queues), *_folders(self._batches)}
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Those that are declared or have files, sorted. TopicMissing; StoreUnreadable: it is a topic of batches."""
@@ -34,7 +35,7 @@ class Store:
                 f"{topic} in {self.root} is kept in a queue of batches (queue.type=BatchCQ), which cannot be read "
                 "from files: read it from its broker, by nameServer"
             )
-        declared = topic_queues(self.root).get(topic)
+        declared = self._declared.queues().get(topic)
         if declared is None and topic not in _folders(self._queues):
             raise TopicMissing(f"{self.root} has no topic {topic!r}")
         numbers = set(range(declared or 0)).union(self._numbers(topic))

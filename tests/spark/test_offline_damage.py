@@ -12,6 +12,7 @@ from firearrow._native.store.store import MessageStore
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import DataLoss, StoreUnreadable, TopicMissing
+from firearrow.spark_tools.offline.entries import Entries
 from firearrow.spark_tools.offline.mappings import Mappings
 from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.offline.reader import StoreReader
@@ -254,6 +255,16 @@ def test_a_queue_whose_records_are_all_gone_keeps_its_end(root: Path) -> None:
     (root / "commitlog" / f"{1 << 20:020d}").write_bytes(bytes(SEGMENT_BYTES))
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (COUNT, COUNT)
+        (root / "commitlog" / f"{1 << 20:020d}").unlink()
+        assert reader.bounds([QUEUE])[QUEUE] == (COUNT, COUNT)
+        assert reader.log_end("s") == 0
+
+
+def test_a_store_that_is_taken_away_is_an_error_and_not_empty(root: Path) -> None:
+    with opened(root) as reader:
+        root.rename(root.parent / "elsewhere")
+        with pytest.raises(StoreUnreadable, match="commitlog is not there any more"):
+            reader.bounds([QUEUE])
 
 
 # ---- while a broker writes ----
@@ -277,6 +288,26 @@ def test_a_store_that_is_written_is_read_as_it_is_at_that_moment(tmp_path: Path)
             )  # fmt: skip
         store.close()
     assert told.ranges == []
+
+
+def test_an_entry_that_is_seen_half_written_is_looked_at_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker writes its parts one after the other, the size last."""
+    torn = {COUNT - 1}
+    whole = Entries.read
+
+    def read(entries: Entries, start: int, stop: int) -> bytes:
+        data = whole(entries, start, stop)
+        if start in torn and stop == start + 1 and looks.pop():
+            return bytes(8) + data[8:]
+        return data
+
+    looks = [False, True, False]  # from the end: for the end of the file, for the record, again
+    monkeypatch.setattr(Entries, "read", read)
+    with opened(root) as reader:
+        assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
+    assert looks == []
 
 
 def test_segments_that_vanish_while_they_are_read_are_lost(root: Path) -> None:
@@ -414,6 +445,8 @@ def test_either_of_topics_and_queues_may_be_missing(root: Path) -> None:
         assert queues == [MessageQueue("D", "s", 0), MessageQueue("D", "s", 1)]
         assert reader.bounds(queues) == dict.fromkeys(queues, (0, 0))
         assert reader.queues("E") == reader.queues("F") == []
+        (root / "config" / "topics.json").write_text('{"topicConfigTable":{"G":{"readQueueNums":1}}}')
+        assert reader.topics() == ["G"]
 
 
 def test_a_config_that_is_cut_is_replaced_by_its_copy(root: Path) -> None:
