@@ -42,7 +42,7 @@ def table_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) 
 
 
 def checked_schema(schema: StructType, options: SinkOptions) -> pa.Schema:
-    arrow = to_arrow_schema(schema)
+    arrow = to_arrow_schema(schema, timezone="UTC")
     check_columns(arrow, options.topic, options.provenance, options.packed_bodies)
     return arrow
 

@@ -13,7 +13,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin import Admin
+from firearrow.client.errors import BrokerError
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.datasource.sink import Written, checked_schema, left_behind, send_all
 from firearrow.spark_tools.datasource.sink_options import STREAM, SinkOptions
@@ -105,7 +107,7 @@ def furthest(read: list[Offsets]) -> Offsets:
 
 
 def commit_offsets(source: Target, group: str, offsets: Offsets, wait_s: float) -> None:
-    """Never backwards. Unreachable; ClientError."""
+    """Never backwards. OptionWrong: a broker has no such group. Unreachable; ClientError."""
 
     async def forward(admin: Admin) -> None:
         for queue, offset in sorted(offsets.items()):
@@ -115,5 +117,11 @@ def commit_offsets(source: Target, group: str, offsets: Offsets, wait_s: float) 
     link = Link.take(source)
     try:
         link.ask(forward, wait_s)
+    except BrokerError as error:
+        if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            raise
+        raise OptionWrong(
+            f"commitGroup: {error.broker} has no group {group}; create it there, the stream then goes on"
+        ) from None
     finally:
         link.give_back()

@@ -8,7 +8,8 @@ because a copy.py would stand before Python's own when one of these files is run
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +30,6 @@ from firearrow.spark_tools.jobs.program import as_digested, finish, program, spr
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.jobs.routing import ByQueue, faced
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.plan.offsets import offsets_of
 from firearrow.spark_tools.plan.topics import Wanted
 from firearrow.spark_tools.provenance import BROKER_OWN
 
@@ -174,12 +174,8 @@ def run(copying: Copying, options: Mapping[str, str], pace: PaceArguments, *, qu
 
     query = start(copying, options, pace)
     try:
-        while not query.awaitTermination(LOOK_S):
-            if not quiet:
-                show(copying, query)
-            if copying.stopping:
-                copying.stop(STOP_S)
-                query.stop()
+        with ended_by_signals(copying):
+            follow(copying, query, quiet)
     except StreamingQueryException as error:
         if not copying.stopping or Stopped.__name__ not in str(error):
             raise sentence_of(str(error)) from error
@@ -197,32 +193,38 @@ def start(copying: Copying, options: Mapping[str, str], pace: PaceArguments) -> 
     spark = session("firearrow copy")
     spark.dataSource.register(RangeSource)
     stream = spark.readStream.format(RangeSource.name()).options(**options).load()
-    writing = stream.writeStream.foreachBatch(copying).option(
-        "checkpointLocation", (copying.held.folder / "stream").as_uri()
-    )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: copying.stop(0))
+    place = (copying.held.folder / "stream").as_uri()
+    writing = stream.writeStream.foreachBatch(copying).option("checkpointLocation", place)
     if pace.once:
         return writing.trigger(availableNow=True).start()
     return writing.trigger(processingTime=f"{round(pace.every_s * 1000)} milliseconds").start()
 
 
-def show(copying: Copying, query: "StreamingQuery") -> None:
-    """A line on stderr for each micro-batch: what was copied, and how far the source is ahead."""
-    progress = query.lastProgress
-    if progress is None or progress.batchId < copying.batches - 1:
-        return
-    behind = lag(progress.sources[0].endOffset, progress.sources[0].latestOffset)
-    told = f"copy: {copying.batches} micro-batches, {copying.report.totals.get('messages', 0):,} messages"
-    print(f"{told}, {behind:,} behind", file=sys.stderr, flush=True)
+def follow(copying: Copying, query: "StreamingQuery", quiet: bool) -> None:
+    """Until the query ends, or is ended because the job was told to. StreamingQueryException."""
+    from firearrow.spark_tools.datasource.progress import lag  # noqa: PLC0415
+
+    shown = 0
+    while not query.awaitTermination(LOOK_S):
+        progress = query.lastProgress
+        if not quiet and progress is not None and shown < copying.batches:
+            shown = copying.batches
+            print(f"copy: {copying}, {lag(progress)}", file=sys.stderr, flush=True)
+        if copying.stopping:
+            copying.stop(STOP_S)
+            query.stop()
 
 
-def lag(done: str | None, latest: str | None) -> int:
-    """Messages that the source has beyond what is copied; offsets as Spark tells them."""
-    if not latest:
-        return 0
-    ends, newest = offsets_of(orjson.loads(done or "{}")), offsets_of(orjson.loads(latest))
-    return sum(max(0, end - ends.get(queue, 0)) for queue, end in newest.items())
+@contextmanager
+def ended_by_signals(copying: Copying) -> Iterator[None]:
+    """SIGTERM and SIGINT end the copy within the block."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: copying.stop(0)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def sentence_of(text: str) -> SparkToolsError:

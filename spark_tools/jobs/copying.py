@@ -68,6 +68,9 @@ class Copying:
         finally:
             self._idle.set()
 
+    def __str__(self) -> str:
+        return f"{self.batches} micro-batches, {self.report.totals.get('messages', 0):,} messages"
+
     def stop(self, within_s: float) -> bool:
         """No further micro-batch is begun. Whether none is under way any more."""
         self._stopping.set()

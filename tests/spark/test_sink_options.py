@@ -123,7 +123,9 @@ def test_overwriting_is_refused_with_the_way_out() -> None:
 
 
 def test_writers_and_their_messages_travel() -> None:
-    schema = spark_schema("body binary, topic string, brokerName string, queueId int, queueOffset bigint")
+    schema = spark_schema(
+        "body binary, topic string, brokerName string, queueId int, queueOffset bigint, deliverTime timestamp"
+    )
     table = pickle.loads(pickle.dumps(table_writer(THERE, schema, overwrite=False)))
     stream = pickle.loads(pickle.dumps(stream_writer({**THERE, "commitgroup": "g"}, schema, overwrite=False)))
     assert isinstance(table, TableWriter)

@@ -1,0 +1,222 @@
+"""Copying a micro-batch, without a session: its frame is a list of rows, tasks are done in this process."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firearrow.client import blocking
+from firearrow.client.local_broker import LocalBroker
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.datasource.ranges import row_of
+from firearrow.spark_tools.errors import DataLoss, OptionWrong, SendFailed, SparkToolsError
+from firearrow.spark_tools.jobs.arguments import SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.copy_ import (
+    PaceArguments,
+    is_wanted,
+    routes,
+    sentence_of,
+    stream_options,
+    work,
+)
+from firearrow.spark_tools.jobs.copying import Copying, Stopped, numbered
+from firearrow.spark_tools.jobs.marks import checkpoint
+from firearrow.spark_tools.jobs.report import Report
+from firearrow.spark_tools.origin import QueueRange
+from tests.spark.alone import Alone
+from tests.spark.replaying import bodies
+from tests.spark.stores import BROKER, SETTINGS, KnownStore
+
+
+@dataclass
+class Row:
+    part: QueueRange
+
+    def asDict(self) -> dict[str, Any]:
+        return row_of(self.part)
+
+
+class Frame:
+    def __init__(self, *parts: QueueRange) -> None:
+        self.rows = [Row(part) for part in parts]
+        self.sparkSession = self
+        self.sparkContext = Alone()
+
+    def collect(self) -> list[Row]:
+        return self.rows
+
+
+def part(queue_id: int, start: int, end: int, topic: str = "Orders") -> QueueRange:
+    return QueueRange(MessageQueue(topic, BROKER, queue_id), start, end, end - start)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[LocalBroker]:
+    root = tmp_path / "target" / BROKER
+    root.parent.mkdir()
+    with LocalBroker(root, settings=SETTINGS) as running:
+        yield running
+
+
+def copying(
+    store: KnownStore, target: LocalBroker, folder: Path, queues: str | None = None, **sending: bool | float
+) -> Copying:
+    source = SourceArguments(path=[str(store.root)], queues=queues)
+    given: dict[str, Any] = {"create_topics": True, "timeout_s": 20, **sending}
+    to = TargetArguments(target=target.name_server, **given)
+    with checkpoint(folder, "copy", {}, list) as held:
+        report = Report(job="copy", id=held.id, source="", target="")
+        return Copying(
+            held=held, choice=source.choice(), report=report, wanted=partial(is_wanted, source),
+            routes=partial(routes, source, to, report), work=partial(work, source, to, held, True),
+        )  # fmt: skip
+
+
+def known(store: KnownStore, queue_id: int, start: int, end: int) -> list[bytes]:
+    return [each.body for each in store.in_queue("Orders", queue_id)[start:end] if each.packed is None]
+
+
+def test_ranges_arrive_in_their_queues_in_order_and_are_counted(
+    store: KnownStore, target: LocalBroker, tmp_path: Path
+) -> None:
+    each = copying(store, target, tmp_path / "c")
+    each(Frame(part(0, 0, 30), part(2, 10, 60)), 0)  # type: ignore[arg-type]
+    each(Frame(part(0, 30, 50)), 1)  # type: ignore[arg-type]
+    assert bodies(target.store, "Orders") == {0: known(store, 0, 0, 50), 2: known(store, 2, 10, 60)}
+    assert each.report.totals["messages"] == 100
+    assert str(each) == "2 micro-batches, 100 messages"
+    assert each.report.notes == [f"topic Orders was made with 4 queues at {BROKER}"]
+
+
+def test_a_micro_batch_that_is_run_again_sends_nothing_twice(
+    store: KnownStore, target: LocalBroker, tmp_path: Path
+) -> None:
+    frame = Frame(part(0, 0, 30), part(1, 0, 30))
+    copying(store, target, tmp_path / "c")(frame, 7)  # type: ignore[arg-type]
+    copying(store, target, tmp_path / "c")(frame, 7)  # type: ignore[arg-type]
+    assert {number: len(found) for number, found in bodies(target.store, "Orders").items()} == {0: 30, 1: 30}
+
+
+def test_another_range_under_the_same_number_is_another_range() -> None:
+    numbers = {numbered(part(*place)).number for place in ((0, 0, 30), (0, 1, 30), (0, 0, 31), (1, 0, 30))}
+    assert len(numbers) == 4
+    assert numbered(part(0, 0, 30)) == numbered(part(0, 0, 30))
+
+
+def test_marks_of_older_micro_batches_go(store: KnownStore, target: LocalBroker, tmp_path: Path) -> None:
+    each = copying(store, target, tmp_path / "c")
+    for batch in (8, 9, 10):
+        each(Frame(part(0, batch, batch + 1)), batch)  # type: ignore[arg-type]
+    assert [path.name for path in (tmp_path / "c" / "sent").iterdir()] == ["10"]
+
+
+def test_queues_that_are_not_wanted_stay(store: KnownStore, target: LocalBroker, tmp_path: Path) -> None:
+    copying(store, target, tmp_path / "c", queues="1-3")(Frame(part(0, 0, 9), part(1, 0, 9)), 0)  # type: ignore[arg-type]
+    assert bodies(target.store, "Orders").keys() == {1}
+
+
+def test_a_target_with_fewer_queues_keeps_the_order_of_each_source_queue(
+    store: KnownStore, target: LocalBroker, tmp_path: Path
+) -> None:
+    with blocking.Admin(name_server=target.name_server) as admin:
+        admin.create_topic("Orders", 2)
+    each = copying(store, target, tmp_path / "c")
+    each(Frame(*(part(number, 0, 20) for number in range(4))), 0)  # type: ignore[arg-type]
+    found = bodies(target.store, "Orders")
+    for number in range(4):
+        wanted = known(store, number, 0, 20)
+        assert [body for body in found[number % 2] if body in wanted] == wanted
+    assert len(each.report.notes) == 2
+    assert each.report.notes[0].startswith("other queue id: Orders@")
+
+
+def test_nothing_is_begun_once_it_was_stopped(store: KnownStore, target: LocalBroker, tmp_path: Path) -> None:
+    each = copying(store, target, tmp_path / "c")
+    assert each.stop(0)
+    with pytest.raises(Stopped):
+        each(Frame(part(0, 0, 9)), 0)  # type: ignore[arg-type]
+    assert each.stopping
+    assert each.batches == 0
+
+
+def test_a_topic_that_the_target_has_not_ends_it_with_a_sentence(
+    store: KnownStore, target: LocalBroker, tmp_path: Path
+) -> None:
+    with pytest.raises(SparkToolsError, match=r"topic Orders: .*--create-topics makes it"):
+        copying(store, target, tmp_path / "c", create_topics=False)(Frame(part(0, 0, 9)), 0)  # type: ignore[arg-type]
+
+
+def test_a_broker_that_is_away_ends_it_and_what_was_sent_is_not_sent_again(
+    store: KnownStore, target: LocalBroker, tmp_path: Path
+) -> None:
+    each = copying(store, target, tmp_path / "c", timeout_s=0.5)
+    each(Frame(part(0, 0, 20)), 0)  # type: ignore[arg-type]
+    target.kill()
+    with pytest.raises(SendFailed, match=BROKER):
+        each(Frame(part(0, 20, 40)), 1)  # type: ignore[arg-type]
+    target.start()
+    copying(store, target, tmp_path / "c")(Frame(part(0, 20, 40)), 1)  # type: ignore[arg-type]
+    assert bodies(target.store, "Orders")[0] == known(store, 0, 0, 40)
+
+
+def test_the_stream_is_told_what_the_arguments_say() -> None:
+    source = SourceArguments(
+        name_server="h:1", settings=["rocketmq.useTLS=true"], topics=["B", "A"], since="1970-01-01T00:00:01Z",
+        fail_on_data_loss=False,
+    )  # fmt: skip
+    assert stream_options(source, PaceArguments(start="latest", batch_messages=5)) == {
+        "startingOffsets": "latest", "failOnDataLoss": "false", "maxBytesPerTrigger": "256m", "topic": "A,B",
+        "rocketmq.useTLS": "true", "nameServer": "h:1", "startingTimestamp": "1000", "maxOffsetsPerTrigger": "5",
+    }  # fmt: skip
+    stores = SourceArguments(path=["/a", "x=/b"], pattern="T.*")
+    told = stream_options(stores, PaceArguments())
+    assert (told["path"], told["topicPattern"]) == ('["/a","x=/b"]', "T.*")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"until": "2026-01-01"}, "--until: a copy goes on and has no such end; replay copies a part"),
+        ({"offsets": "{}"}, "--offsets: a copy goes on"),
+        ({"path": None}, "--path or --name-server"),
+        ({"queues": "x"}, "--queues"),
+    ],
+)
+def test_what_a_copy_cannot_do(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(OptionWrong, match=sentence):
+        stream_options(SourceArguments(**{"path": ["/a"], **given}), PaceArguments())
+
+
+def test_paces_that_cannot_be() -> None:
+    with pytest.raises(OptionWrong, match="--start: 'now'; earliest or latest"):
+        PaceArguments(start="now").check()
+    with pytest.raises(OptionWrong, match="--every: -1 is not within"):
+        PaceArguments(every_s=-1).check()
+
+
+def test_what_spark_says_becomes_our_sentence_again() -> None:
+    spoken = "Traceback\nfirearrow.spark_tools.errors.DataLoss: T@b:0[1..2) is gone\n  at java"
+    told = sentence_of(spoken)
+    assert isinstance(told, DataLoss)
+    assert str(told) == "T@b:0[1..2) is gone"
+    assert str(sentence_of("[STREAM_FAILED] what\nelse")) == "the stream ended: [STREAM_FAILED] what"
+
+
+def test_the_route_of_a_queue_never_changes(store: KnownStore, target: LocalBroker, tmp_path: Path) -> None:
+    each = copying(store, target, tmp_path / "c")
+    asked: list[Sequence[MessageQueue]] = []
+    answers = iter(
+        [
+            {part(0, 0, 1).queue: MessageQueue("Orders", "a", 0)},
+            {part(number, 0, 1).queue: MessageQueue("Orders", "b", number) for number in range(2)},
+        ]
+    )
+    each.routes = lambda queues: asked.append(queues) or next(answers)  # type: ignore[func-returns-value]
+    assert each._routing({part(0, 0, 1).queue}).table[part(0, 0, 1).queue].broker_name == "a"
+    table = each._routing({part(0, 0, 1).queue, part(1, 0, 1).queue}).table
+    assert [table[part(number, 0, 1).queue].broker_name for number in range(2)] == ["a", "b"]
+    each._routing({part(1, 0, 1).queue})
+    assert len(asked) == 2

@@ -1,0 +1,15 @@
+"""What tests wait for at a broker, also from within a worker of Spark."""
+
+from firearrow.client import blocking
+
+ASKED_MAX = 3000
+
+
+def await_some(name_server: str, topic: str, count: int = 1) -> None:
+    """Until so many messages of the topic are at the brokers."""
+    with blocking.Admin(name_server=name_server) as admin:
+        queues = admin.queues(topic)
+        for _ in range(ASKED_MAX):
+            if sum(admin.max_offset(queue) for queue in queues) >= count:
+                return
+    raise AssertionError(f"{topic}: {count} messages were awaited in vain")
