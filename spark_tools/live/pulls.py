@@ -4,6 +4,7 @@ A broker gives so many records a pull (32, or 256 KiB); as long as each answer a
 the next ones are asked for ahead. Commits nothing, joins no group. One thread; routes in the client's loop.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
@@ -123,15 +124,19 @@ class Pulls:
         else:
             self._asked = {at: opaque for at, opaque in self._asked.items() if at >= queue_offset}
         frames = []
-        last = max(self._asked, default=None)
-        following = queue_offset if last is None else last + self._stride
-        while following < self._end and (following == queue_offset or len(self._asked) < self._ahead):
+        for following in self._following(queue_offset):
             frames.append(self._frame(following))
-            if not self._stride:
-                break
-            following += self._stride
         if frames:
             self._wire.write((b"".join(frames),), self._silent_s)
+
+    def _following(self, queue_offset: int) -> Iterator[int]:
+        """Offsets to be asked for now."""
+        if not self._asked:
+            yield queue_offset
+        following = max(self._asked) + self._stride
+        while self._stride and following < self._end and len(self._asked) < self._ahead:
+            yield following
+            following += self._stride
 
     @property
     def _ahead(self) -> int:

@@ -12,7 +12,7 @@ from firearrow.spark_tools.live.pulls import Answer, Pulls
 from firearrow.spark_tools.origin import Lost, QueueRange
 
 SUSPEND_MS = 1000
-REST_S = 0.2
+REST_S = 0.05
 LIGHT = "%LMQ%"
 INNER_BATCH = 0x80
 
@@ -89,8 +89,7 @@ class Windows:
             )
             self._move(self._part.end)
             return
-        if answer.code != ResponseCode.PULL_NOT_FOUND:
-            time.sleep(REST_S)  # brokers keep only pulls at the very end of a queue
+        time.sleep(REST_S)  # brokers keep pulls at the very end of a queue, if at all
 
     def _lose(self, stop: int, why: str) -> None:
         self._lost(QueueRange(self._part.queue, self._at, min(stop, self._part.end)), why)
