@@ -106,6 +106,20 @@ class StoredQueue:
 
         return first + bisect_left(range(first, end), True, key=is_later)
 
+    def place_of(self, number: int) -> int | None:
+        """The physical offset that an entry of `bounds` names."""
+        entry = self.entries.at(number)
+        return None if entry is None else entry.physical
+
+    def offset_behind(self, physical: int, start: int, end: int) -> int:
+        """The first of [start, end), offsets of `bounds`, whose record lies at this physical offset or behind."""
+
+        def is_behind(number: int) -> bool:
+            place = self.place_of(number)
+            return place is not None and place >= physical
+
+        return start + bisect_left(range(start, end), True, key=is_behind)
+
     def bytes_of(self, start: int, end: int) -> int:
         """Log bytes of [start, end); of very long ranges an estimate."""
         self.entries.refresh()

@@ -7,6 +7,7 @@ from firearrow._native.bulk.spans import Spans
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import OptionWrong, TopicMissing
+from firearrow.spark_tools.offline.abreast import abreast
 from firearrow.spark_tools.offline.log_walk import LogWalk, Torn, boundary
 from firearrow.spark_tools.offline.mappings import Mapping, Mappings
 from firearrow.spark_tools.offline.reading import Reading
@@ -72,6 +73,13 @@ class StoreReader:
     def read(self, part: QueueRange, choice: Choice, lost: Lost, *, bytes_max: int) -> Iterator[Spans]:
         with self._store(part.queue.broker_name).queue(part.queue) as stored:
             yield from Reading(stored, choice, lost, bytes_max).spans(part.start, part.end)
+
+    def abreast(self, parts: Sequence[QueueRange], *, bytes_each: int) -> list[tuple[QueueRange, ...]]:
+        """The same offsets cut and grouped so that each group lies in one piece of a log, see abreast.py."""
+        found: list[tuple[QueueRange, ...]] = []
+        for name, store in self._stores.items():
+            found += abreast(store, [part for part in parts if part.queue.broker_name == name], bytes_each)
+        return found
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:
         """As last saved by the brokers: behind by some seconds where they run."""
