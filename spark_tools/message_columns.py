@@ -88,6 +88,12 @@ PASSED_OVER = frozenset(COLUMNS) - frozenset(MESSAGE_COLUMNS)
 """Columns of the source that say nothing of a message to be sent."""
 
 
+def columns_table() -> str:
+    """Markdown: a line for each column."""
+    lines = [f"| `{name}` | {taken.types} | {taken.note} |" for name, taken in MESSAGE_COLUMNS.items()]
+    return "\n".join(["| column | type | |", "|---|---|---|", *lines])
+
+
 def check_columns(schema: pa.Schema, topic: str | None, job: str | None = None, packed: bool = False) -> None:
     """OptionWrong: the first thing about the columns that cannot be sent."""
     for field in schema:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from firearrow.spark_tools.datasource.sink_options import SinkOptions
+from firearrow.spark_tools.message_columns import columns_table
 from firearrow.spark_tools.plan.declaration import table
 from firearrow.spark_tools.plan.options import SourceOptions
 from tests.meta.readme import with_section
@@ -14,4 +15,5 @@ if __name__ == "__main__":
     text = SPARK.read_text("utf-8")
     for name, kind in TABLES.items():
         text = with_section(text, name, table(kind))
+    text = with_section(text, "sink columns", columns_table())
     SPARK.write_text(text, "utf-8")

@@ -10,8 +10,10 @@ from firearrow.spark_tools.datasource.sink import TableWriter, Written, left_beh
 from firearrow.spark_tools.datasource.sink_options import BATCH, STREAM, SinkOptions
 from firearrow.spark_tools.datasource.stream_sink import StreamWriter, following, furthest, stream_writer
 from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.message_columns import check_columns
+from firearrow.spark_tools.message_columns import check_columns, columns_table
 from firearrow.spark_tools.outgoing import Sent
+from tests.meta.readme import section
+from tests.spark.docs import SPARK
 
 THERE = {"nameserver": "127.0.0.1:1"}
 SOURCE = pa.schema(
@@ -156,3 +158,8 @@ def test_the_offset_behind_the_last_row_of_each_queue_is_learnt_on_the_way() -> 
 def test_a_failed_write_tells_what_stays() -> None:
     told = left_behind([Written(Sent(5)), None, Written(Sent(2))])
     assert "the 7 messages of the 2 finished of 3 tasks are at the target and stay there" in told
+
+
+def test_the_columns_are_told_as_they_are() -> None:
+    told = section(SPARK.read_text("utf-8"), "sink columns")
+    assert told == columns_table(), "run python -m tests.spark.docs"

@@ -1,0 +1,92 @@
+"""copy as a process: it goes on while messages come, SIGTERM ends it cleanly, and the same command goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from firearrow.client import blocking
+from firearrow.client.local_broker import LocalBroker
+from firearrow.client.message import Message, MessageQueue
+from tests.spark.replaying import bodies
+from tests.spark.stores import BROKER, SETTINGS
+from tests.spark.waiting import await_some
+
+PROGRAM = Path(__file__).resolve().parents[2] / "spark_tools" / "jobs" / "copy_.py"
+END_S = 60
+
+
+@pytest.fixture
+def clusters(tmp_path: Path) -> Iterator[tuple[LocalBroker, LocalBroker]]:
+    roots = [tmp_path / place / BROKER for place in ("from", "to")]
+    for root in roots:
+        root.parent.mkdir()
+    with (
+        LocalBroker(roots[0], settings=SETTINGS) as source,
+        LocalBroker(roots[1], settings=SETTINGS) as target,
+    ):
+        yield source, target
+
+
+def send(broker: LocalBroker, first: int, count: int) -> None:
+    with blocking.Producer("copied", name_server=broker.name_server) as producer:
+        for number in range(first, first + count):
+            producer.send(Message("T", b"%05d" % number), queue=MessageQueue("T", BROKER, number % 3))
+
+
+@pytest.mark.timeout(400)
+def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
+    clusters: tuple[LocalBroker, LocalBroker], spark_environment: dict[str, str], tmp_path: Path
+) -> None:
+    source, target = clusters
+    with blocking.Admin(name_server=source.name_server) as admin:
+        admin.create_topic("T", 3)
+    with blocking.Admin(name_server=target.name_server) as admin:
+        admin.create_topic("T", 3)
+    report = tmp_path / "report.json"
+    command = [
+        sys.executable, str(PROGRAM), "--name-server", source.name_server, "--topics", "T",
+        "--target", target.name_server, "--checkpoint", str(tmp_path / "checkpoint"), "--report", str(report),
+    ]  # fmt: skip
+    environment = os.environ | spark_environment
+    send(source, 0, 60)
+    with (tmp_path / "log").open("wb") as log:
+        running = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=log, stderr=log)
+        try:
+            await_within(running, target, 60)
+            send(source, 60, 30)
+            await_within(running, target, 90)
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(END_S) == 0, (tmp_path / "log").read_text()
+        finally:
+            running.kill()
+            running.wait()
+    assert orjson.loads(report.read_bytes())["totals"]["messages"] == 90
+    send(source, 90, 15)
+    again = subprocess.run(
+        [*command, "--once"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    assert orjson.loads(report.read_bytes())["totals"]["messages"] == 15
+    assert bodies(target.store, "T") == bodies(source.store, "T")
+
+
+def await_within(running: "subprocess.Popen[bytes]", target: LocalBroker, count: int) -> None:
+    """Until so many have arrived, for as long as the copy lives."""
+    while running.poll() is None:
+        try:
+            return await_some(target.name_server, "T", count)
+        except AssertionError:
+            continue
+    raise AssertionError(f"the copy ended with {running.returncode}")
