@@ -66,7 +66,7 @@ class Delivery:
                 self._connect()
             else:
                 self._write(self._wire, request)
-        except (OSError, ClientError) as error:
+        except (OSError, ClientError, ConfigError) as error:
             self._recover(error)
 
     def collect(self) -> None:
@@ -121,7 +121,7 @@ class Delivery:
         try:
             if self._wire is not None:
                 self._write(self._wire, request)
-        except (OSError, ClientError) as error:
+        except (OSError, ClientError, ConfigError) as error:
             self._recover(error)
 
     # ---- the connection ----

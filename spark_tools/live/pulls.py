@@ -94,7 +94,7 @@ class Pulls:
         """Let the pull at this offset be on its way, and those behind it that can be foretold. Errors come later."""
         try:
             self._ask(queue_offset)
-        except (OSError, ClientError):
+        except (OSError, ClientError, ConfigError):
             self.close()
 
     def answer(self, queue_offset: int) -> Answer:
@@ -123,9 +123,7 @@ class Pulls:
             self._answers.clear()
         else:
             self._asked = {at: opaque for at, opaque in self._asked.items() if at >= queue_offset}
-        frames = []
-        for following in self._following(queue_offset):
-            frames.append(self._frame(following))
+        frames = [self._frame(following) for following in self._following(queue_offset)]
         if frames:
             self._wire.write((b"".join(frames),), self._silent_s)
 
