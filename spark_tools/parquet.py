@@ -38,7 +38,12 @@ NO_TIME = -(1 << 62)
 EPOCH_DAY = date(1970, 1, 1).toordinal()
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 VALUE_CHARS_MAX = 120
-REPEATED = ("topic", "brokerName", "tags", "bornHost", "storeHost", "properties.key_value.key")
+PAGE_BYTES = 256 << 10
+"""A page is compressed while the processor's cache still has it."""
+REPEATED = (
+    "topic", "queueId", "brokerName", "tags", "properties.key_value.key", "flag", "sysFlag", "reconsumeTimes",
+    "bornHost", "storeHost", "preparedTransactionOffset",
+)  # fmt: skip
 """Columns with few values: a dictionary is worth it."""
 HIDDEN_END = ".writing"
 SAFE = "-_.~!$+@ "
@@ -89,7 +94,7 @@ class Layout:
         plain = [name for name in self.columns if name not in ("body", "properties")]
         return pq.ParquetWriter(
             path, schema(self.columns), compression=self.compression, compression_level=self.level,
-            use_dictionary=list(REPEATED), write_statistics=plain, store_schema=True,
+            use_dictionary=list(REPEATED), write_statistics=plain, store_schema=True, data_page_size=PAGE_BYTES,
         )  # fmt: skip
 
 
