@@ -5,12 +5,12 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from firearrow.spark_tools.errors import OptionWrong, StoreUnreadable
+from firearrow.spark_tools.errors import StoreUnreadable
 from firearrow.spark_tools.offline.log import Log
 from firearrow.spark_tools.offline.log_walk import boundary
 from firearrow.spark_tools.offline.mappings import Mappings
+from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.offline.rolled import Segment, rolled_files
 
 QUEUE_ID_MAX = (1 << 31) - 1
@@ -89,18 +89,9 @@ class AuditedStore:
 
 
 def stores_of(paths: tuple[str, ...]) -> list[AuditedStore]:
-    """Of folders, or NAME=FOLDER. OptionWrong: two of one name."""
-    found: dict[str, AuditedStore] = {}
-    for each in paths:
-        name, equals, folder = each.partition("=")
-        if not equals or "/" in name or os.path.isdir(each):
-            name, folder = Path(os.path.abspath(each)).name, each
-        if name in found:
-            raise OptionWrong(f"--path: two stores are called {name}; write NAME=FOLDER")
-        found[name] = AuditedStore(name, os.path.abspath(folder))
-    if not found:
-        raise OptionWrong("--path: the folder of a store is needed")
-    return list(found.values())
+    """Of folders, or NAME=FOLDER. OptionWrong: none, or two of one name."""
+    named = (path.partition("=") for path in StoreOrigin(paths).paths)
+    return [AuditedStore(name, root) for name, _, root in named]
 
 
 def _folders(path: str) -> list[str]:

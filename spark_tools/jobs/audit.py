@@ -1,0 +1,169 @@
+"""audit: stores checked in bulk, record by record, with their queues and index; and what is in them. For spark-submit.
+
+Exit code 0: no findings, 1: findings, 2: wrong usage. The stores are only read.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from firearrow._native.bulk.survey import APACHE_DELAYS_S
+from firearrow.spark_tools.audit.auditing import Auditing, StoreSeen
+from firearrow.spark_tools.audit.store import stores_of
+from firearrow.spark_tools.audit.summary import document
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.jobs import lane
+from firearrow.spark_tools.jobs.audit_lane import SparkLane
+from firearrow.spark_tools.jobs.audit_page import page
+from firearrow.spark_tools.jobs.audit_tables import write_tables
+from firearrow.spark_tools.jobs.duplicates import Duplicates, find_duplicates
+from firearrow.spark_tools.jobs.program import FAILED, program, spread
+
+JOB = "audit"
+SHOWN_MAX = 20
+TOP_MAX = 100_000
+INDEX_SLOTS_MAX = 100_000_000
+DELAY_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+Option = typer.Option
+cli = program()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckArguments:
+    """Which stores, and what of them."""
+
+    path: Annotated[
+        list[str] | None, Option("--path", help="Folder of a store, or NAME=FOLDER; again for each store.")
+    ] = None
+    crc: Annotated[bool, Option("--crc/--no-crc", help="Check the CRC of each body.")] = True
+    index: Annotated[bool, Option("--index/--no-index", help="Check the index of keys.")] = True
+    index_slots: Annotated[
+        int,
+        Option(
+            "--index-slots", help="maxHashSlotNum of the broker, if the files do not tell  [default: told]"
+        ),
+    ] = 0
+    delay_levels: Annotated[
+        str | None,
+        Option("--delay-levels", help="messageDelayLevel of the broker, if it is not Apache's own."),
+    ] = None
+    duplicates: Annotated[
+        bool, Option("--duplicates", help="Count messages of a topic with the same unique key, exactly.")
+    ] = False
+
+    def check(self) -> None:
+        if not self.path:
+            raise OptionWrong("--path: the folder of a store is needed")
+        if not 0 <= self.index_slots <= INDEX_SLOTS_MAX:
+            raise OptionWrong(f"--index-slots: {self.index_slots} is not within 0 and {INDEX_SLOTS_MAX:,}")
+
+    def delays_s(self) -> tuple[int, ...]:
+        if self.delay_levels is None:
+            return APACHE_DELAYS_S
+        levels = self.delay_levels.split()
+        if not levels or not all(
+            level[-1] in DELAY_UNITS and level[:-1].isdecimal() and len(level) <= 10 for level in levels
+        ):
+            raise OptionWrong(f"--delay-levels: {self.delay_levels!r}; write them as 1s 5s 10s 1m 2h")
+        return tuple(int(level[:-1]) * DELAY_UNITS[level[-1]] for level in levels)
+
+
+@cli.command()
+@spread
+def audit(
+    checks: CheckArguments,
+    report: Annotated[
+        Path | None,
+        Option("--report", help="Folder for audit.json, audit.html and Parquet tables of all that was seen."),
+    ] = None,
+    top: Annotated[int, Option("--top", help="How many topics, queues, tags, hosts the report names.")] = 100,
+    quiet: Annotated[bool, Option("--quiet", help="No progress on stderr.")] = False,
+) -> None:
+    """Check stores in bulk, and count what is in them."""
+    checks.check()
+    if not 1 <= top <= TOP_MAX:
+        raise OptionWrong(f"--top: {top} is not within 1 and {TOP_MAX:,}")
+    stores, delays_s = stores_of(tuple(checks.path or ())), checks.delays_s()
+    folder = _made(report)
+    spark = lane.context(JOB)
+    began, seen = time.monotonic(), []
+    for store in stores:
+        auditing = Auditing(
+            store, SparkLane(spark, quiet=quiet), check_crc=checks.crc, with_index=checks.index,
+            delays_s=delays_s, index_slots=checks.index_slots,
+        )  # fmt: skip
+        seen.append(auditing.run())
+    doubles = find_duplicates(SparkSession(spark), stores) if checks.duplicates else None
+    told = document(seen, top, round(time.monotonic() - began, 3))
+    if doubles is not None:
+        told["duplicates"] = doubles.as_json()
+    if folder is not None:
+        _write(folder, seen, told, doubles, top)
+    show(Console(), seen, doubles)
+    if not told["clean"]:
+        raise typer.Exit(FAILED)
+
+
+def show(console: Console, stores: list[StoreSeen], doubles: Duplicates | None) -> None:
+    """In short, for people at a terminal."""
+    for seen in stores:
+        numbers = seen.numbers
+        console.print(
+            f"{seen.store.name}: {numbers['records']:,} records, {numbers['log_bytes']:,} bytes, {len(seen.queues):,} "
+            f"queues, {numbers['index entries']:,} index entries, {seen.seconds:.1f} s",
+            markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
+        for line in seen.state:
+            console.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
+        if not seen.findings:
+            console.print("no findings", markup=False, highlight=False)
+            continue
+        table = Table("finding", Column("count", justify="right"))
+        for kind, count in sorted(seen.findings.totals.items()):
+            table.add_row(escape(kind), f"{count:,}")
+        console.print(table)
+        for each in seen.findings.ordered()[:SHOWN_MAX]:
+            line = f"{each.kind}: {each.file} at {each.position:,}: {each.text}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if doubles is not None:
+        console.print(doubles.told, markup=False, highlight=False, soft_wrap=True)
+
+
+def _made(folder: Path | None) -> Path | None:
+    """The folder of the report, there and writable before anything is looked at."""
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "audit.json").write_bytes(b"{}\n")
+    except OSError as error:
+        raise OptionWrong(f"--report: {folder} cannot be written: {error.strerror}") from None
+    return folder
+
+
+def _write(
+    folder: Path, seen: list[StoreSeen], told: dict[str, Any], doubles: Duplicates | None, top: int
+) -> None:
+    try:
+        text = orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+        (folder / "audit.json").write_bytes(text + b"\n")
+        (folder / "audit.html").write_text(page(seen, top, doubles.told if doubles else None), "utf-8")
+    except OSError as error:
+        raise OptionWrong(f"--report: {folder} cannot be written: {error.strerror}") from None
+    write_tables(folder, seen)
+
+
+def main() -> None:
+    cli()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The audit's tasks in Spark's Python workers: what they saw comes back, not what they read. Progress on stderr.
+
+Driver: one thread, and one that paints.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pyspark import Accumulator, SparkContext
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from firearrow.spark_tools.jobs.lane import WorkersLackPackage
+
+PARTS_MIN = 64
+PARTS_A_CORE = 4
+PAINT_S = 0.5
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """One task as Spark calls it: (task, weight) → what it saw."""
+
+    work: Callable[[Any], Any]
+    done: Accumulator[int]
+
+    def __call__(self, task: tuple[Any, int]) -> Any:  # noqa: ANN401 (it is whatever the work gives)
+        seen = self.work(task[0])
+        self.done.add(task[1])
+        return seen
+
+
+class SparkLane:
+    """A Lane of `audit.auditing`."""
+
+    def __init__(self, spark: SparkContext, *, quiet: bool) -> None:
+        self._spark, self._quiet = spark, quiet
+        self.width = max(PARTS_MIN, PARTS_A_CORE * spark.defaultParallelism)
+
+    def __call__(
+        self, step: str, work: Callable[[T], R], tasks: Sequence[T], weights: Sequence[int]
+    ) -> list[R]:
+        if not tasks:
+            return []
+        done = self._spark.accumulator(0)
+        pairs = list(zip(tasks, weights, strict=True))
+        with self._shown(step, done, sum(weights)):
+            try:
+                return (
+                    self._spark.parallelize(pairs, min(len(pairs), self.width))
+                    .map(Doing(work, done))
+                    .collect()
+                )
+            except Exception as error:
+                if "No module named 'firearrow" in str(error):
+                    raise WorkersLackPackage(
+                        "the executors' Python has no firearrow: install it there, or ship it with the archive that "
+                        "`firearrow spark pack` makes"
+                    ) from None
+                raise
+
+    @contextmanager
+    def _shown(self, step: str, done: Accumulator[int], total: int) -> Iterator[None]:
+        """While the block runs, and once more at its end."""
+        columns = (
+            TextColumn(f"audit: {step:8}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), disable=self._quiet) as progress:
+            bar, ended = progress.add_task(step, total=max(1, total)), threading.Event()
+
+            def paint() -> None:
+                while not ended.wait(PAINT_S):
+                    progress.update(bar, completed=done.value)
+
+            painter = threading.Thread(target=paint, name="firearrow-progress", daemon=True)
+            painter.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                painter.join()
+                progress.update(bar, completed=done.value)

@@ -1,0 +1,216 @@
+"""An audit as one HTML file: nothing is loaded from elsewhere, no script, dark or light as the reader has it.
+
+Every name is escaped: topics, tags and groups come from outside.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from html import escape
+
+from firearrow.spark_tools.audit.auditing import StoreSeen
+from firearrow.spark_tools.audit.summary import QueueRow, queue_rows, topic_rows
+from firearrow.spark_tools.audit.tallies import Tally
+from firearrow.spark_tools.jobs.audit_charts import by_name, over_time, shortened
+
+BARS_MAX = 20
+POINTS_MAX = 200
+FINDINGS_MAX = 500
+HOUR_MS = 3_600_000
+YEAR_MIN_MS, YEAR_MAX_MS = 0, 253_402_300_799_000
+STYLE = """
+:root { color-scheme: light dark; --ink: #1d2330; --dim: #667085; --line: #d9dee7; --back: #fbfcfe; --card: #fff;
+  --bar: #3b6fd4; --good: #1a7f4b; --bad: #b42318; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --dim: #98a2b3; --line: #333b4a; --back: #12161d;
+  --card: #1a202a; --bar: #6f9cf0; --good: #4cc38a; --bad: #ff8a80; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1080px; padding: 32px 20px 80px; color: var(--ink); background: var(--back);
+  font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 26px; margin: 0; } h2 { margin: 48px 0 4px; font-size: 21px; }
+h3 { margin: 32px 0 8px; font-size: 16px; }
+.dim { color: var(--dim); } .good { color: var(--good); } .bad { color: var(--bad); }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 16px 0; }
+.tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px 14px; }
+.tile b { display: block; font-size: 20px; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+th, td { padding: 5px 10px; text-align: left; border-top: 1px solid var(--line); vertical-align: top; }
+tr:first-child th { border-top: 0; } th { color: var(--dim); font-weight: 600; white-space: nowrap; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td { overflow-wrap: anywhere; min-width: 70px; }
+svg { width: 100%; height: auto; display: block; margin: 6px 0; }
+.bar { fill: var(--bar); } .grid { stroke: var(--line); }
+.axis { fill: var(--dim); font: 11px system-ui, sans-serif; }
+.name { fill: var(--ink); font: 12px system-ui, sans-serif; }
+"""
+
+
+def page(stores: Sequence[StoreSeen], top: int, duplicates: str | None) -> str:
+    """The whole file. `duplicates`: a sentence, if they were counted."""
+    wrong = sum(seen.findings.totals.total() for seen in stores)
+    verdict = (
+        f'<span class="bad">{wrong:,} findings</span>' if wrong else '<span class="good">no findings</span>'
+    )
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
+        f"<title>Audit</title><style>{STYLE}</style><h1>Audit: {verdict}</h1>",
+        f'<p class="dim">{len(stores)} {"store" if len(stores) == 1 else "stores"}, '
+        f"made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>",
+    ]
+    if duplicates is not None:
+        parts.append(f"<p>{escape(duplicates)}</p>")
+    for seen in stores:
+        parts += _store(seen, top)
+    return "\n".join(parts) + "\n</html>\n"
+
+
+def _store(seen: StoreSeen, top: int) -> Iterable[str]:
+    yield f'<h2>{escape(seen.store.name)}</h2><p class="dim">{escape(seen.store.root)}</p>'
+    for line in seen.state:
+        yield f"<p>Note: {escape(line)}</p>"
+    yield _tiles(seen)
+    yield from _findings(seen)
+    yield from _charts(seen)
+    yield from _tables(seen, top)
+
+
+def _tiles(seen: StoreSeen) -> str:
+    numbers = seen.numbers
+    tiles = {
+        "records": numbers["records"], "bytes of records": numbers["log_bytes"], "segments": seen.segments,
+        "topics": len({topic for topic, _ in seen.queues}), "queues": len(seen.queues),
+        "index entries": numbers["index entries"], "prepared or rolled back": numbers["half"],
+        "findings": seen.findings.totals.total(),
+    }  # fmt: skip
+    shown = (
+        f'<div class="tile"><b title="{value:,}">{shortened(value)}</b>{name}</div>'
+        for name, value in tiles.items()
+    )
+    return f'<div class="tiles">{"".join(shown)}</div>'
+
+
+def _findings(seen: StoreSeen) -> Iterable[str]:
+    if not seen.findings:
+        return
+    totals = seen.findings.totals
+    yield "<h3>Findings</h3>"
+    yield by_name([(kind, count, f"{count:,}") for kind, count in totals.most_common()], "findings by kind")
+    listed = seen.findings.ordered()
+    yield _table(
+        ("kind", "file", "#position", "what", "#count"),
+        [
+            (str(each.kind), each.file, f"{each.position:,}", each.text, f"{each.count:,}")
+            for each in listed[:FINDINGS_MAX]
+        ],
+    )
+    if len(listed) > FINDINGS_MAX:
+        yield f'<p class="dim">{len(listed) - FINDINGS_MAX:,} more are in findings.parquet</p>'
+
+
+def _charts(seen: StoreSeen) -> Iterable[str]:
+    points = _points(seen.tallies.hours)
+    if points:
+        yield f"<h3>Messages by {'hour' if len(seen.tallies.hours.rows) <= POINTS_MAX else 'time'}, UTC</h3>"
+        yield over_time(points, "messages over time")
+    topics = topic_rows(seen)
+    rows = [
+        (row.topic, row.bytes, f"{shortened(row.bytes)}B, {row.messages:,}")
+        for row in topics[:BARS_MAX]
+        if row.bytes
+    ]
+    if rows:
+        yield f"<h3>Bytes by topic</h3>{by_name(rows, 'bytes by topic')}"
+    for title, tally in (("tag", seen.tallies.tags), ("producer host", seen.tallies.hosts)):
+        busiest = tally.busiest(BARS_MAX)
+        if busiest:
+            named = [(" · ".join(map(str, key)), count, f"{count:,}") for key, count, _ in busiest]
+            yield f"<h3>Messages by {title}</h3>{by_name(named, f'messages by {title}')}"
+            if tally.pruned:
+                yield '<p class="dim">There were more names than are kept: counts are lower bounds.</p>'
+    behind: dict[str, int] = {}
+    for lag in seen.lags:
+        behind[lag.group] = behind.get(lag.group, 0) + lag.lag
+    late = sorted(((group, count) for group, count in behind.items() if count), key=lambda row: -row[1])
+    if late:
+        yield "<h3>Lag of groups, messages</h3>"
+        yield by_name([(group, count, f"{count:,}") for group, count in late[:BARS_MAX]], "lag by group")
+
+
+def _points(hours: Tally) -> list[tuple[str, int, str]]:
+    """Every hour from the first to the last, or so many hours together that there are at most POINTS_MAX."""
+    there = {
+        int(key[0]): row[0]
+        for key, row in hours.rows.items()
+        if YEAR_MIN_MS <= int(key[0]) * HOUR_MS < YEAR_MAX_MS
+    }
+    if not there:
+        return []
+    first, last = min(there), max(there)
+    step = (last - first) // POINTS_MAX + 1
+    sums: dict[int, int] = {}
+    for hour, messages in there.items():
+        sums[(hour - first) // step] = sums.get((hour - first) // step, 0) + messages
+    points = []
+    for n in range((last - first) // step + 1):
+        begin = datetime.fromtimestamp((first + n * step) * 3600, UTC)
+        points.append((f"{begin:%m-%d %H}h", sums.get(n, 0), f"{begin:%Y-%m-%d %H:%M}: {sums.get(n, 0):,}"))
+    return points
+
+
+def _tables(seen: StoreSeen, top: int) -> Iterable[str]:
+    yield "<h3>Topics</h3>"
+    yield _table(
+        ("topic", "kind", "#queues", "#messages", "#bytes"),
+        [
+            (row.topic, row.kind, f"{row.queues:,}", f"{row.messages:,}", f"{row.bytes:,}")
+            for row in topic_rows(seen)[:top]
+        ],
+    )
+    yield "<h3>Queues</h3>"
+    busiest = sorted(queue_rows(seen), key=lambda row: (-row.bytes, row.topic, row.queue_id))
+    yield _table(
+        ("topic", "#queue", "#first", "#end", "#messages in the log", "#bytes", "last stored"),
+        [_queue(row) for row in busiest[:top]],
+    )
+    if seen.lags:
+        yield "<h3>Groups</h3>"
+        late = sorted(seen.lags, key=lambda lag: (-lag.lag, lag.group, lag.topic, lag.queue_id))
+        yield _table(
+            ("group", "topic", "#queue", "#offset", "#end", "#lag", "#gone before"),
+            [
+                (
+                    lag.group,
+                    lag.topic,
+                    str(lag.queue_id),
+                    *(f"{n:,}" for n in (lag.offset, lag.end, lag.lag, lag.gone)),
+                )
+                for lag in late[:top]
+            ],
+        )
+
+
+def _queue(row: QueueRow) -> tuple[str, ...]:
+    counts = (row.first, row.end, row.messages, row.bytes)
+    return row.topic, str(row.queue_id), *map(_number, counts), _time(row.last_ms)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A head with # is of numbers."""
+    kinds = [' class="n"' if head.startswith("#") else "" for head in heads]
+    head = "".join(
+        f"<th{kind}>{escape(name.lstrip('#'))}</th>" for kind, name in zip(kinds, heads, strict=True)
+    )
+    body = "".join(
+        f"<tr>{''.join(f'<td{kind}>{escape(cell)}</td>' for kind, cell in zip(kinds, row, strict=True))}</tr>"
+        for row in rows
+    )
+    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _time(ms: int | None) -> str:
+    if ms is None or not YEAR_MIN_MS <= ms < YEAR_MAX_MS:
+        return ""
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,58 @@
+"""Messages of one topic with the same unique key: exactly, by Spark, which spills to disk what does not fit.
+
+A producer that was not answered sends again, so a few are no fault of a store.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from firearrow.spark_tools.audit.store import AuditedStore
+from firearrow.spark_tools.sessions import register
+
+NAMED_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Double:
+    topic: str
+    unique_key: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """`keys` that more than one message has, `surplus` messages beyond the first of each; some of them named."""
+
+    keys: int
+    surplus: int
+    named: tuple[Double, ...]
+
+    @property
+    def told(self) -> str:
+        return f"{self.keys:,} unique keys stand in more than one message of their topic, {self.surplus:,} too many"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "named": [asdict(each) for each in self.named]}
+
+
+def find_duplicates(spark: SparkSession, stores: Sequence[AuditedStore]) -> Duplicates:
+    register(spark)
+    reader = (
+        spark.read.format("rocketmq").schema("topic string, uniqKey string").option("failOnDataLoss", "false")
+    )
+    reader = reader.option("path", orjson.dumps([f"{store.name}={store.root}" for store in stores]).decode())
+    counted = (
+        reader.load().where(F.col("uniqKey").isNotNull())
+        .groupBy("topic", "uniqKey").count().where(F.col("count") > 1).cache()
+    )  # fmt: skip
+    [sums] = counted.agg(F.count("*").alias("keys"), F.sum(F.col("count") - 1).alias("surplus")).collect()
+    rows = counted.orderBy(F.desc("count"), "topic", "uniqKey").limit(NAMED_MAX).collect()
+    counted.unpersist()
+    return Duplicates(
+        sums["keys"], sums["surplus"] or 0, tuple(Double(row[0], row[1], row[2]) for row in rows)
+    )
