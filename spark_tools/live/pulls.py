@@ -4,8 +4,8 @@ A broker gives so many records a pull (32, or 256 KiB); as long as each answer a
 the next ones are asked for ahead. Commits nothing, joins no group. One thread; routes in the client's loop.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
@@ -40,8 +40,7 @@ class Filter:
         return self.expression == "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """`code` is one of STATES; `body` whole records one behind the other; `next`: behind all that was looked at."""
 
     code: int
@@ -73,6 +72,7 @@ class Pulls:
         self._broker_id = MASTER
         self._opaque = 0
         self._asked: dict[int, int] = {}
+        self._last = 0
         self._answers: dict[int, RemotingCommand] = {}
         self._stride = 0
         self._steady = 0
@@ -118,23 +118,20 @@ class Pulls:
     def _ask(self, queue_offset: int) -> None:
         if self._wire is None:
             self._wire = self._connect()
+        following = queue_offset
         if queue_offset not in self._asked:
             self._asked.clear()
             self._answers.clear()
+        elif len(self._asked) > self._ahead // 2:
+            return  # many leave together
         else:
-            self._asked = {at: opaque for at, opaque in self._asked.items() if at >= queue_offset}
-        frames = [self._frame(following) for following in self._following(queue_offset)]
+            following = self._last + self._stride
+        frames = []
+        while len(self._asked) < self._ahead and following < self._end:
+            frames.append(self._frame(following))
+            following += self._stride
         if frames:
             self._wire.write((b"".join(frames),), self._silent_s)
-
-    def _following(self, queue_offset: int) -> Iterator[int]:
-        """Offsets to be asked for now."""
-        if not self._asked:
-            yield queue_offset
-        following = max(self._asked) + self._stride
-        while self._stride and following < self._end and len(self._asked) < self._ahead:
-            yield following
-            following += self._stride
 
     @property
     def _ahead(self) -> int:
@@ -153,6 +150,7 @@ class Pulls:
         command.opaque = self._opaque
         self._link.instance.channels.prepare(command, self._address)
         self._asked[queue_offset] = self._opaque
+        self._last = queue_offset
         return command.encode()
 
     def _connect(self) -> Wire:
