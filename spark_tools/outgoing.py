@@ -20,7 +20,7 @@ from firearrow._native.bulk.rows import Rows
 from firearrow.client.clock import now_ms
 from firearrow.client.message import MessageQueue, Property
 from firearrow.client.names import RETRY
-from firearrow.spark_tools.errors import OptionWrong, SendFailed
+from firearrow.spark_tools.errors import OptionWrong, SendFailed, TopicMissing
 from firearrow.spark_tools.message_columns import rows_of, whole_numbers
 from firearrow.spark_tools.placing import Indexes, QueueChoice, Stretch, groups, placed
 
@@ -79,10 +79,11 @@ class Sent:
         return f"{self.messages} messages in {len(self.queues)} queues"
 
     def count(self, queue: MessageQueue, offsets: Sequence[int], size: int) -> None:
+        """`offsets` ascend."""
         self.messages += len(offsets)
         self.bytes += size
-        first, last = self.queues.get(queue, (offsets[0], offsets[0]))
-        self.queues[queue] = min(first, *offsets), max(last, *offsets)
+        first, last = self.queues.get(queue, (offsets[0], offsets[-1]))
+        self.queues[queue] = min(first, offsets[0]), max(last, offsets[-1])
 
 
 def unique_ids(*parts: object) -> str:
@@ -167,6 +168,10 @@ class Outgoing:
         found = self._queues.get(topic)
         if found is None:
             found = self._queues[topic] = self._sender.queues(topic)
+            if not found:
+                raise TopicMissing(
+                    f"topic {topic} has no queue at the target that takes messages; mend its permissions"
+                )
         return found
 
     def _next_queue(self, topic: str) -> MessageQueue:

@@ -30,6 +30,9 @@ from firearrow.spark_tools.jobs.program import as_digested, finish, program, spr
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.jobs.routing import ByQueue, faced
 from firearrow.spark_tools.live.sender import Sender
+from firearrow.spark_tools.plan import values
+from firearrow.spark_tools.plan.declaration import read_value
+from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.topics import Wanted
 from firearrow.spark_tools.provenance import BROKER_OWN
 
@@ -67,6 +70,9 @@ class PaceArguments:
             raise OptionWrong(f"--start: {self.start!r}; earliest or latest is wanted")
         if not 0 <= self.every_s <= EVERY_MAX_S:
             raise OptionWrong(f"--every: {self.every_s:g} is not within 0 and {EVERY_MAX_S} seconds")
+        if self.batch_messages is not None and self.batch_messages < 1:
+            raise OptionWrong(f"--batch-messages: {self.batch_messages}; at least one message is wanted")
+        read_value("--batch-bytes", values.size(1), self.batch_bytes)
 
 
 @cli.command()
@@ -95,7 +101,7 @@ def copy(
             checkpoint=str(held.folder), resumed=held.resumed, arguments=digested,
         )  # fmt: skip
         copying = Copying(
-            held=held, choice=source.choice(), report=report, wanted=partial(is_wanted, source),
+            held=held, report=report, wanted=partial(is_wanted, source),
             routes=partial(routes, source, sending, report), work=partial(work, source, sending, held, provenance),
         )  # fmt: skip
         run(copying, stream, pace, quiet=running.quiet)
@@ -131,6 +137,7 @@ def stream_options(source: SourceArguments, pace: PaceArguments) -> dict[str, st
         options["startingTimestamp"] = str(since)
     if pace.batch_messages is not None:
         options["maxOffsetsPerTrigger"] = str(pace.batch_messages)
+    SourceOptions.of(options, STREAM)
     return options
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.datasource.ranges import range_of
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane
@@ -42,7 +41,6 @@ def numbered(part: QueueRange) -> Slice:
 @dataclass(slots=True)
 class Copying:
     held: Checkpoint
-    choice: Choice
     wanted: Callable[[MessageQueue], bool]
     """Whether a source queue is to be copied."""
     routes: Callable[[Sequence[MessageQueue]], Table]

@@ -70,7 +70,7 @@ def copying(
     with checkpoint(folder, "copy", {}, list) as held:
         report = Report(job="copy", id=held.id, source="", target="")
         return Copying(
-            held=held, choice=source.choice(), report=report, wanted=partial(is_wanted, source),
+            held=held, report=report, wanted=partial(is_wanted, source),
             routes=partial(routes, source, to, report), work=partial(work, source, to, held, True),
         )  # fmt: skip
 
@@ -195,6 +195,10 @@ def test_paces_that_cannot_be() -> None:
         PaceArguments(start="now").check()
     with pytest.raises(OptionWrong, match="--every: -1 is not within"):
         PaceArguments(every_s=-1).check()
+    with pytest.raises(OptionWrong, match="--batch-messages: 0; at least one"):
+        PaceArguments(batch_messages=0).check()
+    with pytest.raises(OptionWrong, match="--batch-bytes='many': bytes from 1"):
+        PaceArguments(batch_bytes="many").check()
 
 
 def test_what_spark_says_becomes_our_sentence_again() -> None:

@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.store.batch import items_of
 from firearrow.client.message import MessageQueue, decode_properties
 from firearrow.spark_tools import outgoing
-from firearrow.spark_tools.errors import OptionWrong, SendFailed
+from firearrow.spark_tools.errors import OptionWrong, SendFailed, TopicMissing
 from firearrow.spark_tools.outgoing import Outgoing, Outlet, first_id, unique_ids
 from firearrow.spark_tools.placing import QueueChoice
 
@@ -189,6 +189,11 @@ def test_nothing_of_a_batch_is_sent_when_a_row_has_no_place() -> None:
     with pytest.raises(OptionWrong, match="queueId"):
         out.send(pa.record_batch({"body": ["a", "b"], "topic": ["A", "B"], "queueId": [0, 9]}))
     assert not sender.requests
+
+
+def test_a_topic_that_takes_nothing_is_refused() -> None:
+    with pytest.raises(TopicMissing, match="topic T has no queue at the target that takes messages"):
+        sent(pa.record_batch({"body": ["a"]}), Outlet(topic="T"), count=0)
 
 
 def test_what_is_sent_is_counted_by_queue() -> None:
