@@ -46,6 +46,16 @@ class Log:
         mapping = None if segment is None else self._mappings.get(segment)
         return mapping if mapping is not None and physical < mapping.end else None
 
+    def record(self, physical: int, size: int) -> bytes:
+        """The bytes there, if they begin as a record of that size; else none. Read, not mapped: it is only one."""
+        segment = segment_at(self.segments, physical)
+        if segment is None:
+            self.refresh()
+            segment = segment_at(self.segments, physical)
+        if segment is None or not 0 < size <= segment.end - physical:
+            return b""
+        return _read(segment.path, physical - segment.base, size)
+
     def next_file(self, physical: int) -> int | None:
         """Where the first file behind this offset begins."""
         return next_base(self.segments, physical)
@@ -78,3 +88,18 @@ class Log:
             if why not in (End.BLANK, End.LIMIT):
                 break
         return at
+
+
+def _read(path: str, place: int, size: int) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise StoreUnreadable(f"{path} cannot be opened: {error.strerror}") from None
+    try:
+        return os.pread(fd, size, place) if os.pread(fd, 4, place) == size.to_bytes(4, "big") else b""
+    except OSError as error:
+        raise StoreUnreadable(f"{path} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(fd)

@@ -86,12 +86,13 @@ class StoredQueue:
     def _record(self, number: int) -> Spans | None:
         """The record of one entry; None if there is none."""
         data = self.entries.read(number, number + 1)
-        mapping = self.log.window(Entry(*ENTRY.unpack(data)).physical) if data else None
-        if mapping is None:
+        entry = Entry(*ENTRY.unpack(data)) if data else None
+        record = b"" if entry is None else self.log.record(entry.physical, entry.size)
+        if entry is None or not record:
             return None
         try:
             return from_entries(
-                mapping.window, data, base=mapping.base, first=number, queue=self.of, light=self.light
+                record, data, base=entry.physical, first=number, queue=self.of, light=self.light
             )[0]
         except RecordError:
             return None
