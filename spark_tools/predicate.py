@@ -4,7 +4,6 @@ Made where it is used, in the thread that uses it; keeps nothing of what it sees
 """
 
 from firearrow._native.bulk.spans import Spans
-from firearrow._native.store.properties import property_values
 from firearrow.broker.filters.expressions import Expression, Property
 from firearrow.broker.filters.parser import parse
 from firearrow.broker.filters.tokens import ExpressionWrong
@@ -30,7 +29,8 @@ class Predicate:
         if self._filter is None:
             return kept
         accepts = self._filter.accepts
-        return kept.take([index for index in range(len(kept)) if accepts(kept.record(index))])
+        names, values = self._filter.names, kept.values
+        return kept.take([index for index in range(len(kept)) if accepts(values(index, names))])
 
 
 class _Filter:
@@ -44,11 +44,12 @@ class _Filter:
         except ExpressionWrong as wrong:
             raise OptionWrong(f"sql: {sql!r} is no SQL92 filter: {wrong}") from None
         self._evaluate = expression.evaluate
-        self._names = {name.encode(): name for name in _names(expression)}
+        self.names = {name.encode(): name for name in _names(expression)}
+        """Of the properties that it reads."""
 
-    def accepts(self, record: memoryview) -> bool:
+    def accepts(self, properties: dict[str, str]) -> bool:
         try:
-            return self._evaluate(property_values(record, self._names)) is True
+            return self._evaluate(properties) is True
         except Incomparable:
             return False
 

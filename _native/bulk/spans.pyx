@@ -11,6 +11,7 @@ from firearrow._native.store.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, MAGIC_V1, MAGIC_V2,
     RECORD_FIXED_BYTES,
 )
+from firearrow._native.store.properties cimport values_of
 from firearrow._native.store.record cimport (
     RECORD_BAD_CRC, RECORD_BLANK, RECORD_OK, RecordView, check_record, record_of,
 )
@@ -155,6 +156,11 @@ cdef class Spans:
         self.checked(index, &found)
         found.body.length = 0             # not copied
         return record_of(&found).properties
+
+    def values(self, Py_ssize_t index, dict names not None):
+        cdef RecordView found
+        self.checked(index, &found)
+        return values_of(&found.properties, names)
 
     def record(self, Py_ssize_t index):
         cdef RecordView found

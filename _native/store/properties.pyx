@@ -5,21 +5,24 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t
 from libc.string cimport memchr
 
-from firearrow._native.store.record cimport RECORD_OK, RecordView, check_record
+from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, check_record
 
 
 def property_values(const uint8_t[::1] record not None, dict names not None):
     cdef Py_ssize_t length = record.shape[0]
     cdef RecordView view
-    cdef const uint8_t *at
-    cdef const uint8_t *end
+    if check_record(&record[0] if length else NULL, length, length, False, &view) != RECORD_OK:
+        return {}
+    return values_of(&view.properties, names)
+
+
+cdef dict values_of(const Text *properties, dict names):
+    """Those whose names are among `names`, the last of equal names."""
+    cdef const uint8_t *at = properties.at
+    cdef const uint8_t *end = at + properties.length
     cdef const uint8_t *stop
     cdef const uint8_t *value
     cdef dict found = {}
-    if check_record(&record[0] if length else NULL, length, length, False, &view) != RECORD_OK:
-        return found
-    at = view.properties.at
-    end = at + view.properties.length
     while at < end:
         stop = <const uint8_t *> memchr(at, 2, end - at)
         if stop is NULL:
