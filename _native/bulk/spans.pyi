@@ -1,3 +1,4 @@
+import builtins
 from collections.abc import Iterable
 from enum import IntEnum
 from mmap import mmap
@@ -40,17 +41,19 @@ class Spans:
     def sys_flag(self, index: int) -> int: ...
     def topic(self, index: int) -> str: ...
     def properties(self, index: int) -> dict[str, str]: ...
-    def values(self, index: int, names: dict[bytes, str]) -> dict[str, str]:
+    def values(self, index: int, names: dict[builtins.bytes, str]) -> dict[str, str]:
         """Those properties whose names (UTF-8 → as asked for) are among `names`; the last of equal names."""
     def record(self, index: int) -> memoryview:
         """Its bytes in the window, read-only; they keep the window."""
-    def slice(self, start: int, stop: int) -> "Spans":
+    def slice(self, start: int, stop: int) -> Spans:
         """Records [start, stop) on the same window."""
-    def take(self, indexes: Iterable[int]) -> "Spans":
+    def take(self, indexes: Iterable[int]) -> Spans:
         """The records with these indexes, in the order given, on the same window. IndexError."""
 
+Window = bytes | bytearray | memoryview | mmap
+
 def walk(
-    window: bytes | bytearray | memoryview | mmap,
+    window: Window,
     start: int,
     stop: int,
     *,
@@ -59,21 +62,24 @@ def walk(
     count_max: int = ...,
     bytes_max: int = ...,
 ) -> tuple[Spans, int, End]:
-    """Records one behind the other from position `start`, as long as they begin before `stop`: (records, next position, why it ended).
+    """Records one behind the other from position `start`, as long as they begin before `stop`: (records, next position,
+    why it ended).
 
-    A record's physical offset must be `base` + its position. At BAD_CRC the next position is behind that record, which is left out.
+    A record's physical offset must be `base` + its position. At BAD_CRC the next position is behind that record, which
+    is left out.
     """
 
-def find(window: bytes | bytearray | memoryview | mmap, start: int, stop: int, *, base: int = 0) -> int:
-    """Position of the first whole record that begins in [start, stop) and holds `base` + position as its physical offset; -1: none.
+def find(window: Window, start: int, stop: int, *, base: int = 0) -> int:
+    """Position of the first whole record that begins in [start, stop) and holds `base` + position as its physical
+    offset; -1: none.
 
-    Wherever a walk lost its way: what stands in between is not trusted. A message body can hold what looks like a record
-    of its place only if its producer knew that place beforehand.
+    Where a walk lost its way: what stands in between is not trusted. A message body can hold what looks like a record of
+    its place only if its producer knew that place beforehand.
     """
 
 def from_entries(
-    window: bytes | bytearray | memoryview | mmap,
-    entries: bytes | bytearray | memoryview | mmap,
+    window: Window,
+    entries: Window,
     *,
     base: int,
     first: int,
@@ -82,16 +88,17 @@ def from_entries(
     queue: tuple[str, int] | None = None,
     light: bool = False,
 ) -> tuple[Spans, int]:
-    """Records of consume queue entries (20 bytes each, big-endian), the first of which has queue offset `first`: (records, entries used).
+    """Records of consume queue entries (20 bytes each, big-endian), the first of which has queue offset `first`:
+    (records, entries used).
 
     Stops at an entry that lies outside of the window [base, base + length), at `bytes_max` bytes of records, and before
     an entry that shows no whole record of its size, place and queue offset; if that is the first of all: RecordError,
-    which names the queue offset. Entries whose tags code is not in `tags` are passed over before
-    the log is touched; a code is Java's hash of the tag, and an address into an extension file says nothing of it.
+    which names the queue offset. Entries whose tags code is not in `tags` are passed over before the log is touched; a
+    code is Java's hash of the tag, and an address into an extension file says nothing of it.
 
     `queue`: topic and number that the records must hold. `light`: entries of a light queue (%LMQ%…), whose records hold
     the queue and the queue offset of another.
     """
 
-def from_answer(body: bytes | bytearray | memoryview | mmap) -> Spans:
+def from_answer(body: Window) -> Spans:
     """The records of a pull's answer. RecordError: it is no row of whole records."""
