@@ -17,14 +17,14 @@ from firearrow.spark_tools import columns as known
 from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.jobs import lane, planning
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments
-from firearrow.spark_tools.jobs.exporting import Exporting, bundles
+from firearrow.spark_tools.jobs.exporting import OUR_NAME, Exporting, bundles
 from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, checkpoint
 from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.manifest import ExportedFile, ExportedRange, Manifest
 from firearrow.spark_tools.origin import Origin, QueueRange
-from firearrow.spark_tools.parquet import HIDDEN_END, PARTITIONS, Layout
+from firearrow.spark_tools.parquet import PARTITIONS, Layout
 from firearrow.spark_tools.plan.loss import Losses
 from firearrow.spark_tools.plan.values import names
 
@@ -174,11 +174,13 @@ def _prepare(folder: Path, checkpoint: Path) -> None:
 
 
 def _clean(folder: Path, files: set[str]) -> None:
-    """Take away what attempts that were killed have left. Nobody else writes files of these names here."""
+    """Take away what attempts that were killed have left: files of our names that the manifest does not list."""
     for path in folder.rglob("*part-*"):
-        name = path.relative_to(folder).as_posix()
-        ours = path.name.endswith(HIDDEN_END) or (path.suffix == ".parquet" and name not in files)
-        if ours and path.is_file():
+        if (
+            OUR_NAME.fullmatch(path.name)
+            and path.relative_to(folder).as_posix() not in files
+            and path.is_file()
+        ):
             path.unlink()
 
 

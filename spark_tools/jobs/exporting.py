@@ -4,6 +4,7 @@ The files of a bundle get their names when all of them are whole, its marks are 
 not marked is done again and replaces the same files. Nothing is written at the source. One thread.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +24,10 @@ BUNDLE_BYTES_MIN = 8 << 20
 BUNDLE_SLICES = 1000
 SPREAD = 16
 """Bundles that are made where there is enough for each: fewer could not keep the cores busy."""
+
+
+OUR_NAME = re.compile(r"(\.?)part-\d{6,}(-\d+)?\.parquet(\.\d+\.writing)?")
+"""Of files that an export writes, whole or not yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

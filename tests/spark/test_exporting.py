@@ -15,6 +15,7 @@ from firearrow.spark_tools.jobs.exporting import (
     BUNDLE_BYTES,
     BUNDLE_BYTES_MIN,
     BUNDLE_SLICES,
+    OUR_NAME,
     Exporting,
     bundles,
 )
@@ -162,6 +163,18 @@ def test_a_small_source_still_makes_a_few_bundles() -> None:
         Slice(number, QueueRange(queue, number, number + 1, BUNDLE_BYTES_MIN // 2)) for number in range(8)
     ]
     assert len(bundles(slices)) == 4
+
+
+def test_its_files_are_known_by_their_names_and_nobody_else_s() -> None:
+    ours = ("part-000000.parquet", "part-1234567-3.parquet", ".part-000001.parquet.77.writing")
+    others = (
+        "part-00000-8c1d-c000.snappy.parquet",
+        "part-1.parquet",
+        "my-part-000001.parquet",
+        "part-000001.csv",
+    )
+    assert all(OUR_NAME.fullmatch(name) for name in ours)
+    assert not any(OUR_NAME.fullmatch(name) for name in others)
 
 
 def test_it_travels_to_workers(tmp_path: Path) -> None:
