@@ -85,6 +85,33 @@ def test_what_was_exported_comes_back(
     assert sum(map(len, stored(fresh_broker, "Orders").values())) == len(store.of("Orders"))
 
 
+def test_a_live_topic_is_exported_as_its_files_are(
+    spark: "SparkSession", broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = topics(2)
+    table = pa.table({"body": [f"{row}" for row in range(500)], "queueId": [row % 2 for row in range(500)]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    target = ("--target", broker.name_server, "--to-topic", topic)
+    assert run(tmp_path, "--parquet", tmp_path / "x.parquet", *target) == 0
+    words = ["--topics", topic, "--quiet", "--partition-by", "queueId"]
+    for name, place in (
+        ("live", ["--name-server", broker.name_server]),
+        ("files", ["--path", str(broker.store)]),
+    ):
+        assert not exporting.cli([*words, *place, "--to", str(tmp_path / name)], standalone_mode=False)
+    live, files = (rows_of(tmp_path / name) for name in ("live", "files"))
+    assert live == files
+    assert [row["body"] for row in live] == [
+        f"{row}".encode() for start in (0, 1) for row in range(start, 500, 2)
+    ]
+
+
+def rows_of(folder: Path) -> list[dict[str, object]]:
+    return [
+        row for path in sorted(folder.rglob("*.parquet")) for row in pq.ParquetFile(path).read().to_pylist()
+    ]
+
+
 def test_bodies_as_they_were_stored_stay_so(
     spark: "SparkSession", store: KnownStore, broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
 ) -> None:
