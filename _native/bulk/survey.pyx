@@ -213,7 +213,7 @@ cdef class Survey:
         cdef KeyRow *row
         self.keys = <KeyRow *> grown(self.keys, &self.keys_room, self.keys_count, sizeof(KeyRow))
         row = &self.keys[self.keys_count]
-        row.place, row.record, row.hash, row.tag, row.found = view.physical_offset, self.records, index_hash(hash), tag, False
+        row.place, row.record, row.hash, row.tag, row.found = view.physical_offset, self.records - 1, index_hash(hash), tag, False
         self.keys_count += 1
         self.tags_told += tag
         self.keys_told += not tag

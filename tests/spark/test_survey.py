@@ -1,0 +1,480 @@
+"""What the native checks promise: nothing counted twice, nothing read outside, and each fault told with its numbers."""
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firearrow._native.bulk.faults import FaultKind, Faults
+from firearrow._native.bulk.gaps import first_written
+from firearrow._native.bulk.keycheck import check_chains, head_of, match_keys, settle_keys, slots_of
+from firearrow._native.bulk.names import Names
+from firearrow._native.bulk.queuecheck import check_entries, count_entries, list_entries
+from firearrow._native.bulk.spans import End
+from firearrow._native.bulk.survey import TORN, Survey
+from firearrow._native.store.hash import java_hash
+from firearrow.spark_tools.audit.ranges import cut, from_place, parts
+from firearrow.spark_tools.offline.rolled import Segment
+from tests.store.stores import HOST, HOST_V6, open_store, properties_of, put
+
+HALF, ROLLED_BACK = 0x4, 0xC
+BORN_V6, STORE_V6 = 0x10, 0x20
+BLANK_ENTRY = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
+FAR = 1 << 40
+
+
+def entry(place: int, size: int = 100, code: int = 0) -> bytes:
+    return struct.pack(">qiq", place, size, code)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three queues of two topics, records of every kind, in one segment."""
+    with open_store(
+        tmp_path / "store", segment_bytes=65536, queue_file_bytes=2000, index_slots=10, index_entries=200
+    ) as store:
+        for number in range(20):
+            tags = {"TAGS": f"tag{number % 3}"} if number % 4 else {}
+            properties = properties_of(UNIQ_KEY=f"{number:032X}", KEYS=f"k{number}  k{number // 2}", **tags)
+            put(
+                store,
+                b"x" * number,
+                "A" if number % 2 else "B",
+                number % 4 // 2,
+                properties,
+                now_ms=1000 + number,
+            )
+        put(
+            store,
+            b"six",
+            "%RETRY%" + "T" * 130,
+            0,
+            born_host=HOST_V6,
+            store_host=HOST_V6,
+            sys_flag=BORN_V6 | STORE_V6,
+        )
+        put(store, b"half", "A", 0, properties_of(UNIQ_KEY="half"), sys_flag=HALF)
+        put(store, b"back", "A", 0, properties_of(UNIQ_KEY="back"), sys_flag=ROLLED_BACK)
+        store.write()
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def log(folder: Path) -> bytes:
+    return (folder / "commitlog" / f"{0:020d}").read_bytes()
+
+
+def walked(log: bytes, **options: int) -> tuple[Survey, int]:
+    survey = Survey(**options)  # type: ignore[arg-type]
+    place, end = survey.walk(log, 0, len(log), base=0)
+    assert end is End.UNWRITTEN
+    return survey, place
+
+
+# ---- survey ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_record_is_counted_once(log: bytes) -> None:
+    survey, end = walked(log)
+    assert (survey.records, survey.half, survey.log_bytes) == (23, 2, end)
+    queues = {(queue.topic, queue.queue_id): queue for queue in survey.queues()}
+    assert {key: queue.messages for key, queue in queues.items()} == {
+        (b"A", 0): 7, (b"A", 1): 5, (b"B", 0): 5, (b"B", 1): 5, (b"%RETRY%" + b"T" * 130, 0): 1,
+    }  # fmt: skip
+    assert (queues[b"A", 0].low, queues[b"A", 0].high) == (0, 4)
+    assert (queues[b"B", 1].first_ms, queues[b"B", 1].last_ms) == (1002, 1018)
+    assert sum(row[2] for row in survey.tags.items()) == 15
+    assert {(row[1], row[2]) for row in survey.hosts.items()} == {(HOST[:4], 22), (HOST_V6[:16], 1)}
+    assert [(row[0], row[2]) for row in survey.hours.items()] == [(0, 23)]
+    assert len(survey.faults) == 0
+
+
+def test_entries_that_fit_are_counted_and_the_others_named(folder: Path, log: bytes) -> None:
+    survey, _ = walked(log)
+    rows = bytearray((folder / "consumequeue" / "A" / "1" / f"{0:020d}").read_bytes())
+    rows[20 + 7] ^= 1
+    rows[40 + 11] ^= 1
+    rows[60 + 19] ^= 1
+    rows[80:100] = bytes(20)
+    number = next(queue.number for queue in survey.queues() if (queue.topic, queue.queue_id) == (b"A", 1))
+    survey.match(number, rows, 0)
+    survey.settle(number)
+    kinds = [(fault.kind, fault.number) for fault in survey.faults.listed()]
+    assert kinds == [
+        (FaultKind.WRONG_ENTRY, 1), (FaultKind.WRONG_ENTRY, 2), (FaultKind.WRONG_TAGS, 3), (FaultKind.NO_ENTRY, 4),
+    ]  # fmt: skip
+    assert survey.queues()[number].fitting == 2
+    survey.clear()
+    survey.settle(number)
+    assert len(survey.faults.listed()) == 4
+
+
+def test_rows_are_matched_in_whichever_file_they_are(folder: Path, log: bytes) -> None:
+    survey, _ = walked(log)
+    rows = (folder / "consumequeue" / "B" / "0" / f"{0:020d}").read_bytes()
+    number = next(queue.number for queue in survey.queues() if (queue.topic, queue.queue_id) == (b"B", 0))
+    survey.match(number, rows[40:], 2)
+    survey.match(number, rows[:40], 0)
+    survey.settle(number)
+    assert survey.queues()[number].fitting == 5
+    assert not survey.faults.listed()
+
+
+def test_a_walk_ends_where_its_room_does_and_goes_on(log: bytes) -> None:
+    survey, at, stretches = Survey(rows_max=4), 0, 0
+    while True:
+        at, end = survey.walk(log, at, len(log), base=0)
+        if end is not End.LIMIT:
+            break
+        survey.clear()
+        stretches += 1
+    assert (survey.records, at) == (23, walked(log)[1])
+    assert stretches == 5
+    keyed = Survey(keys_max=1)
+    assert keyed.walk(log, 0, len(log), base=0)[1] is End.LIMIT
+    assert keyed.records == 1
+
+
+@pytest.mark.parametrize(("position", "why"), [(4, "magic"), (28, "place"), (0, "cut|lengths")])
+def test_what_is_no_record_says_why(log: bytes, position: int, why: str) -> None:
+    torn = bytearray(log)
+    torn[position] ^= 0x40
+    survey = Survey()
+    assert survey.walk(torn, 0, len(torn), base=0) == (0, End.TORN)
+    assert any(word in TORN[survey.torn] for word in why.split("|"))
+
+
+def test_indexes_outside_are_refused(log: bytes) -> None:
+    survey, _ = walked(log)
+    for number in (-1, len(survey.queues())):
+        with pytest.raises(IndexError):
+            survey.match(number, b"", 0)
+        with pytest.raises(IndexError):
+            survey.settle(number)
+    with pytest.raises(ValueError, match="cannot start at -1"):
+        survey.walk(log, -1, 5, base=0)
+
+
+def test_light_queues_are_told_by_properties(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=65536, lmq=True) as store:
+        dispatch = properties_of(
+            INNER_MULTI_DISPATCH="%LMQ%one,%LMQ%two", INNER_MULTI_QUEUE_OFFSET="0,0", TAGS="a"
+        )
+        put(store, b"x", "T", 3, dispatch)
+        put(store, b"x", "%RETRY%g", 0, dispatch)
+        store.write()
+    survey, _ = walked((tmp_path / "commitlog" / f"{0:020d}").read_bytes())
+    queues = {
+        (queue.topic, queue.queue_id): (queue.messages, queue.light, queue.low) for queue in survey.queues()
+    }
+    assert queues == {
+        (b"T", 3): (1, False, 0), (b"%LMQ%one", 0): (0, True, 0), (b"%LMQ%two", 0): (0, True, 0),
+        (b"%RETRY%g", 0): (1, False, 0),
+    }  # fmt: skip
+
+
+def test_delayed_messages_have_their_time_as_code(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=65536) as store:
+        put(store, b"x", "SCHEDULE_TOPIC_XXXX", 2, properties_of(DELAY="3", TAGS="a"), now_ms=5000)
+        store.write()
+    survey, _ = walked((tmp_path / "commitlog" / f"{0:020d}").read_bytes())
+    [queue] = survey.queues()
+    size = survey.log_bytes
+    survey.match(queue.number, entry(0, size, 15_000), 0)
+    survey.settle(queue.number)
+    assert not survey.faults.listed()
+
+
+@given(st.binary(max_size=40), st.data())
+@settings(max_examples=300, deadline=None)
+def test_mutated_windows_are_never_read_outside(mutation: bytes, data: st.DataObject) -> None:
+    log = bytearray(SMALL_LOG)
+    at = data.draw(st.integers(0, len(log) - 1))
+    log[at : at + len(mutation)] = mutation
+    window = bytes(log[: data.draw(st.integers(0, len(log)))])
+    survey, at = Survey(), 0
+    for _ in range(100):
+        behind, end = survey.walk(window, at, len(window), base=0)
+        if end is not End.BLANK or behind == at:
+            break
+        at = behind
+    assert 0 <= behind <= len(window) or end is End.BLANK
+    assert survey.log_bytes <= len(window)
+    for queue in survey.queues():
+        survey.match(queue.number, mutation, 0)
+        survey.settle(queue.number)
+
+
+def small_log() -> bytes:
+    """Records of two queues one behind the other, made without a store."""
+    parts: list[bytes] = []
+    for number in range(6):
+        body, topic = b"b" * number, b"T%d" % (number % 2)
+        properties = properties_of(UNIQ_KEY=f"u{number}", KEYS="a b", TAGS="t")
+        rest = (
+            struct.pack(">Iiiqqiq", 0, 0, 0, number // 2, sum(map(len, parts)), 0, 5)
+            + HOST
+            + struct.pack(">q", 6)
+            + HOST
+        )
+        rest += struct.pack(">iqi", 0, 0, len(body)) + body + bytes([len(topic)]) + topic
+        rest += struct.pack(">h", len(properties)) + properties
+        parts.append(struct.pack(">iI", len(rest) + 8, 0xDAA320A7) + rest)
+    return b"".join(parts)
+
+
+SMALL_LOG = small_log()
+
+
+def test_bad_crcs_are_gone_over() -> None:
+    survey = Survey()
+    assert survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0) == (len(SMALL_LOG), End.LIMIT)
+    faults = survey.faults.listed()
+    assert [fault.kind for fault in faults] == [FaultKind.BAD_CRC] * 5
+    assert survey.records == 6
+    unchecked = Survey(check_crc=False)
+    unchecked.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
+    assert not unchecked.faults.listed()
+
+
+# ---- queues ----------------------------------------------------------------------------------------------------------
+
+
+def test_entries_are_counted_by_where_they_point() -> None:
+    rows = BLANK_ENTRY * 2 + entry(10) + entry(200) + entry(300) + entry(FAR) + bytes(40)
+    faults = Faults()
+    seen = count_entries(rows, 50, 100, 1000, faults)
+    assert (seen.first, seen.end, seen.written) == (53, 56, 4)
+    assert (seen.gone, seen.within, seen.beyond) == (1, 2, 1)
+    assert (seen.lowest, seen.highest) == (200, 300)
+    assert len(faults) == 0
+
+
+def test_gaps_and_disorder_are_named_where_they_are() -> None:
+    rows = entry(100) + bytes(40) + entry(200) + entry(FAR) + entry(300) + entry(50) + entry(400)
+    faults = Faults()
+    seen = count_entries(rows, 0, 0, 1 << 50, faults)
+    assert [(fault.kind, fault.number, fault.times) for fault in faults.listed()] == [
+        (FaultKind.QUEUE_GAP, 1, 2), (FaultKind.QUEUE_ORDER, 4, 1), (FaultKind.QUEUE_ORDER, 6, 1),
+    ]  # fmt: skip
+    assert (seen.written, seen.end) == (6, 8)
+
+
+def test_entries_without_records_are_told(log: bytes) -> None:
+    survey, end = walked(log)
+    first = next(queue for queue in survey.queues() if queue.queue_id == 0)
+    size = struct.unpack_from(">i", log)[0]
+    good = entry(0, size)
+    faults = Faults()
+    judged = check_entries(
+        good + entry(1, size) + entry(end, 100) + entry(FAR), 0, log, base=0, until=len(log), topic=first.topic,
+        queue_id=0, light=False, faults=faults,
+    )  # fmt: skip
+    assert judged == 3
+    [lost] = faults.listed()
+    assert (lost.kind, lost.number, lost.times) == (FaultKind.LOST_RECORD, 1, 2)
+    shifted = Faults()
+    check_entries(
+        good, 1, log, base=0, until=len(log), topic=first.topic, queue_id=0, light=False, faults=shifted
+    )
+    check_entries(
+        good, 0, log, base=0, until=len(log), topic=b"other", queue_id=0, light=False, faults=shifted
+    )
+    assert shifted.total(FaultKind.LOST_RECORD) == 2
+    light = Faults()
+    check_entries(good, 7, log, base=0, until=len(log), topic=b"other", queue_id=0, light=True, faults=light)
+    assert len(light) == 0
+
+
+def test_entries_of_a_hole_are_listed() -> None:
+    faults = Faults()
+    rows = entry(10) + entry(100) + entry(199) + entry(200) + bytes(20)
+    assert list_entries(rows, 0, place_from=100, place_to=200, faults=faults) == 2
+    assert [(fault.number, fault.times) for fault in faults.listed()] == [(1, 2)]
+
+
+# ---- index -----------------------------------------------------------------------------------------------------------
+
+
+def index_of(keys: list[tuple[int, int]], slots: int = 7, room: int = 50) -> bytearray:
+    """An index file with entries (hash, place), as Apache makes it."""
+    data = bytearray(40 + slots * 4 + room * 20)
+    newest = [0] * slots
+    for number, (key_hash, place) in enumerate(keys, 1):
+        slot = key_hash % slots
+        struct.pack_into(">iqii", data, 40 + slots * 4 + number * 20, key_hash, place, 0, newest[slot])
+        newest[slot] = number
+    for slot, number in enumerate(newest):
+        struct.pack_into(">i", data, 40 + slot * 4, number)
+    used = sum(number > 0 for number in newest)
+    places = [place for _, place in keys] or [0]
+    struct.pack_into(">qqqqii", data, 0, 1000, 2000, places[0], places[-1], used, len(keys) + 1)
+    return data
+
+
+KEYS = [(17 * number % 101 + 1, number * 50) for number in range(40)]
+
+
+@pytest.mark.parametrize("slots", [7, 12, 40])
+def test_slots_are_told_from_the_entries(slots: int) -> None:
+    assert slots_of(index_of(KEYS, slots)) == slots
+
+
+def test_slots_of_an_empty_index_cannot_be_told() -> None:
+    assert slots_of(index_of([])) == 0
+    assert slots_of(b"") == 0
+    assert head_of(index_of([])).next_entry == 1
+
+
+def test_whole_chains_have_no_faults() -> None:
+    faults = Faults()
+    assert check_chains(index_of(KEYS), 7, growing=False, faults=faults) == 40
+    assert len(faults) == 0
+
+
+@pytest.mark.parametrize(
+    ("position", "kinds"),
+    [
+        (40 + 3 * 4 + 3, {FaultKind.INDEX_SLOT}),
+        (40 + 28 + 20 * 20 + 19, {FaultKind.INDEX_CHAIN}),
+        (40 + 28 + 20 * 20 + 5, {FaultKind.INDEX_ORDER}),
+    ],
+    ids=["slot", "previous", "place"],
+)
+def test_a_flipped_bit_breaks_a_chain(position: int, kinds: set[FaultKind]) -> None:
+    data, faults = index_of(KEYS), Faults()
+    data[position] ^= 1
+    check_chains(data, 7, growing=False, faults=faults)
+    assert {fault.kind for fault in faults.listed()} == kinds
+    assert len(faults) == 1
+
+
+def test_an_index_too_short_for_its_count_is_refused() -> None:
+    data = index_of(KEYS)
+    for slots in (0, 10_000):
+        with pytest.raises(ValueError, match="too few"):
+            check_chains(data, slots, growing=False, faults=Faults())
+    with pytest.raises(ValueError, match="there is room for"):
+        check_chains(data[:-300], 7, growing=False, faults=Faults())
+    with pytest.raises(ValueError, match="head"):
+        head_of(b"short")
+
+
+def test_keys_are_matched_with_entries_in_order() -> None:
+    survey = Survey(check_crc=False)
+    survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
+    at, keys = 0, []
+    for number in range(6):
+        topic = f"T{number % 2}"
+        for key in (f"u{number}", "a", "b", "T#t"):
+            keys.append((abs(java_hash(f"{topic}#{key}")), at))
+        at += struct.unpack_from(">i", SMALL_LOG, at)[0]
+    del keys[9]
+    keys.insert(12, (12345, keys[12][1]))
+    match_keys(survey, index_of(keys), 7, place_from=0, place_to=len(SMALL_LOG))
+    settle_keys(survey, covered_from=0, covered_to=FAR)
+    found = {(fault.kind, fault.number) for fault in survey.faults.listed()}
+    assert found == {(FaultKind.WRONG_KEY, 13), (FaultKind.NO_KEY, 2)}
+    assert (survey.keys_told, survey.keys_found, survey.tags_found) == (18, 17, 6)
+
+
+def test_keys_of_records_that_the_index_does_not_cover_are_counted() -> None:
+    survey = Survey(check_crc=False)
+    survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
+    settle_keys(survey, covered_from=FAR, covered_to=FAR)
+    assert (survey.keys_outside, survey.keys_found) == (18, 0)
+    assert not survey.faults.listed()
+
+
+@given(st.binary(max_size=400), st.integers(-5, 60))
+@settings(max_examples=200, deadline=None)
+def test_mutated_indexes_are_never_read_outside(data: bytes, slots: int) -> None:
+    slots_of(data)
+    survey = Survey(check_crc=False)
+    survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
+    try:
+        check_chains(data, slots, growing=False, faults=Faults())
+        match_keys(survey, data, slots, place_from=0, place_to=FAR)
+    except ValueError as error:
+        assert str(error)  # noqa: PT017 (any input may be refused; none may crash)
+    settle_keys(survey, covered_from=0, covered_to=FAR)
+    assert survey.keys_found + survey.keys_outside <= survey.keys_told
+
+
+# ---- names, faults, gaps, ranges -------------------------------------------------------------------------------------
+
+
+def test_names_without_limit_are_exact() -> None:
+    names = Names()
+    for number in range(3000):
+        names.add(number % 7, b"n%d" % (number % 500), 10)
+    assert len(names) == 3000
+    assert sum(row[2] for row in names.items()) == 3000
+    assert not names.pruned
+
+
+def test_a_full_table_keeps_the_busiest_and_sums_stay_exact() -> None:
+    names = Names(100)
+    for number in range(10_000):
+        names.add(0, os.fsencode(f"once {number}"), 3)
+        if number % 5 == 0:
+            names.add(0, b"busy", 7)
+    assert len(names) <= 100
+    assert names.pruned
+    rows = {row[1]: row for row in names.items()}
+    assert rows[b"busy"][2] == 2000
+    assert sum(row[2] for row in names.items()) + names.rest_messages == 12_000
+    assert sum(row[3] for row in names.items()) + names.rest_bytes == 10_000 * 3 + 2000 * 7
+
+
+def test_faults_are_counted_beyond_their_list() -> None:
+    faults = Faults(3)
+    count_entries(b"".join(entry(1000 - number) for number in range(50)), 0, 0, FAR, faults)
+    assert len(faults) == 3
+    assert faults.total(FaultKind.QUEUE_ORDER) > 40
+    with pytest.raises(ValueError, match="no kind"):
+        faults.total(99)
+
+
+@pytest.mark.parametrize("at", [0, 1, 63, 64, 65, 199, 200])
+def test_the_first_byte_that_was_written_is_found(at: int) -> None:
+    data = bytes(at) + b"\x01" + bytes(100)
+    assert first_written(data, 0, len(data)) == at
+    assert first_written(data, 0, at) == at
+    assert first_written(data, at + 1, len(data)) == len(data)
+
+
+@given(
+    st.lists(st.integers(1, 5000), min_size=1, max_size=8),
+    st.integers(20, 700),
+    st.integers(1, 50),
+    st.integers(0, 30_000),
+)
+@settings(deadline=None)
+def test_every_byte_of_a_log_is_in_exactly_one_range(
+    lengths: list[int], size: int, count: int, end: int
+) -> None:
+    segments, base = [], 12_345
+    for length in lengths:
+        segments.append(Segment(f"{base:020d}", base, length))
+        base += length + (length % 3 == 0) * 100
+    for stop in (None, 12_345 + end):
+        ranges = cut(segments, stop, size)
+        grouped = parts(ranges, count)
+        assert [each for part in grouped for each in part] == ranges
+        assert all(grouped)
+        assert len(grouped) <= count
+        assert all(0 < len(each) <= size for each in ranges)
+        covered = [byte for each in ranges for byte in (each.start, each.stop)]
+        assert covered == sorted(covered)
+        wanted = sum(
+            max(0, (segment.end if stop is None else min(segment.end, stop)) - segment.base)
+            for segment in segments
+        )
+        assert sum(map(len, ranges)) == wanted
+        place = 12_345 + end // 2
+        left = from_place(ranges, place)
+        assert sum(map(len, left)) == sum(max(0, each.stop - max(each.start, place)) for each in ranges)
