@@ -1,0 +1,156 @@
+"""replay in Spark: a task that is tried again goes on behind its marks, and so does a command that was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from pyspark import TaskContext
+
+from firearrow.client import blocking
+from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.jobs import forwarding, lane, planning
+from firearrow.spark_tools.jobs.arguments import SourceArguments
+from firearrow.spark_tools.jobs.forwarding import Forwarding
+from firearrow.spark_tools.jobs.marks import Marks, Slice
+from firearrow.spark_tools.jobs.routing import ByQueue, faced
+from firearrow.spark_tools.live.sender import Pending, Sender
+from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.plan.loss import Losses
+from firearrow.spark_tools.provenance import BROKER_OWN
+from tests.spark.replaying import stored
+from tests.spark.stores import BROKER, SETTINGS, KnownStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROUNDS_MAX = 20_000
+BATCHES = 8
+"""That the first attempt of a task sends."""
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[LocalBroker]:
+    root = tmp_path / "target" / BROKER
+    root.parent.mkdir()
+    with LocalBroker(root, settings=SETTINGS) as running:
+        with blocking.Admin(name_server=running.name_server) as admin:
+            for topic, queues in (("Orders", 4), ("Payments", 2), ("Readings", 1)):
+                admin.create_topic(topic, queues)
+        yield running
+
+
+class Stumbling(Sender):
+    """Breaks down in a way that nobody has foreseen, in the first attempt of a task."""
+
+    sent = 0
+
+    def send_batch(self, *given: object, **named: object) -> Pending:
+        self.sent += 1
+        task = TaskContext.get()
+        if task is not None and task.attemptNumber() == 0 and self.sent > BATCHES:
+            self.finish()
+            raise RuntimeError("out of the blue")
+        return super().send_batch(*given, **named)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class StumblingForwarding:
+    inner: Forwarding
+
+    def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
+        before = forwarding.BATCH_BYTES, forwarding.Sender
+        forwarding.BATCH_BYTES, forwarding.Sender = 2000, Stumbling  # type: ignore[misc]
+        try:
+            self.inner(slices, marks)
+        finally:
+            forwarding.BATCH_BYTES, forwarding.Sender = before  # type: ignore[misc]
+
+
+def test_a_task_that_is_tried_again_goes_on_behind_its_marks(
+    spark: "SparkSession", store: KnownStore, target: LocalBroker, tmp_path: Path
+) -> None:
+    origin = StoreOrigin((str(store.root),))
+    with origin.open() as reader:
+        parts = planning.ranges(reader, SourceArguments(topics=["Orders"]), Losses(fail=True))
+    slices = [Slice(number, part) for number, part in enumerate(planning.slices(parts))]
+    goal = Target(name_server=target.name_server)
+    with Sender(goal) as sender:
+        there = {"Orders": sender.queues("Orders")}
+    facing = faced([part.queue for part in parts], there, lambda topic: topic)
+    work = Forwarding(
+        origin=origin,
+        choice=Choice(),
+        target=goal,
+        routing=ByQueue(facing.table),
+        job="again",
+        drop=BROKER_OWN,
+    )
+    (tmp_path / "marks").mkdir()
+    marks = Marks(tmp_path / "marks")
+    tasks = lane.tasks_of(slices, 2, whole_queues=True)
+    assert lane.run(spark.sparkContext, tasks, marks, StumblingForwarding(work)) == []
+    seen = Counter(
+        record.properties["UNIQ_KEY"]
+        for records in stored(target.store, "Orders").values()
+        for record in records
+    )
+    assert set(seen) == {known.unique_id for known in store.of("Orders")}
+    twice = seen.total() - len(seen)
+    assert 0 < twice <= len(tasks) * forwarding.WAITING_MAX * 20, "what was acknowledged and not yet marked"
+
+
+@pytest.mark.timeout(240)
+def test_a_command_that_was_killed_goes_on_where_it_was(
+    spark_environment: dict[str, str], store: KnownStore, target: LocalBroker, tmp_path: Path
+) -> None:
+    command = [
+        sys.executable, "-c", "from firearrow.broker.cli import main; main()", "spark", "--master", "local[2]",
+        "--driver-memory", "512m", "replay", "--path", str(store.root), "--target", target.name_server,
+        "--checkpoint", str(tmp_path / "checkpoint"), "--report", str(tmp_path / "report.json"), "--quiet",
+    ]  # fmt: skip
+    slow = subprocess.Popen(
+        [*command, "--rate", "40"], env=os.environ | spark_environment, cwd=tmp_path, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        marks = Marks(tmp_path / "checkpoint" / "marks")
+        assert await_marks(slow, marks), "nothing was marked"
+    finally:
+        os.killpg(slow.pid, signal.SIGKILL)
+        slow.communicate(timeout=30)
+    ended_at = sum(mark.counts.get("messages", 0) for mark in marks.written())
+    assert 0 < ended_at < len(store.messages)
+    ran = subprocess.run(
+        [*command, "--verify"], env=os.environ | spark_environment, cwd=tmp_path, capture_output=True, text=True,
+        timeout=110, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "INFO" not in ran.stderr
+    report = orjson.loads((tmp_path / "report.json").read_bytes())
+    assert report["resumed"]
+    assert report["totals"]["messages"] == len(store.messages)
+    assert report["verification"]["missing"] == 0
+    assert "Orders" in ran.stdout
+
+
+def await_marks(running: "subprocess.Popen[str]", marks: Marks) -> bool:
+    """Until something is marked; false if it ended before."""
+    for _ in range(ROUNDS_MAX):
+        if marks.folder.is_dir() and any(mark.counts.get("messages") for mark in marks.written()):
+            return True
+        try:
+            running.wait(0.02)
+        except subprocess.TimeoutExpired:
+            continue
+        return False
+    return False
