@@ -122,6 +122,7 @@ class Auditing:
             self._look_again()
         self._look_at_index(index)
         seen.lags = lags(store, offsets, seen.queues, seen.findings)
+        self._note_what_was_not_checked()
         seen.seconds = time.monotonic() - began
         return seen
 
@@ -160,6 +161,19 @@ class Auditing:
                         bytes=length - segment.length,
                     )
                 )
+
+    def _note_what_was_not_checked(self) -> None:
+        seen, store = self.seen, self._store
+        if seen.numbers["unjudged"]:
+            seen.state.append(
+                f"{seen.numbers['unjudged']} records of batch queues: their queues were not checked"
+            )
+        if seen.numbers["gone"]:
+            seen.state.append("files of the log were taken away meanwhile: they were not checked")
+        if seen.numbers["keys_outside"]:
+            seen.state.append(f"{seen.numbers['keys_outside']} keys of records that the index does not reach")
+        if os.path.isdir(store.path("consumequeue_r")):
+            seen.state.append("it has queues in RocksDB, which were not checked")
 
     def _look_at_log(
         self, segments: Sequence[Segment], end: int | None, index: Sequence[IndexFile]

@@ -28,6 +28,8 @@ from firearrow.spark_tools.offline.rolled import Segment, segment_at
 ENTRIES_AT_ONCE = 1 << 18
 CHUNK_BYTES = 64 << 20
 """So much of the log is compared with queues and index at a time."""
+QUEUES_MAX = 8192
+"""Queues whose files are remembered."""
 PLACE_MAX = (1 << 63) - 1
 COUNTED = (
     "records",
@@ -101,13 +103,14 @@ class Part:
         self._seen = PartSeen()
         self._chunk = -1
         self._judged: dict[tuple[bytes, int], bool] = {}
+        self._entries: dict[tuple[bytes, int], Entries] = {}
 
     def run(self) -> PartSeen:
         at = self._ranges[0].start if self._exact else -1
         for part in self._ranges:
             mapping = self._maps.get(part.segment)
             if mapping is None:
-                self._seen.numbers["segments gone meanwhile"] += 1
+                self._seen.numbers["gone"] += 1
                 continue
             if at < part.start:
                 at = self._begin(mapping, part)
@@ -159,7 +162,7 @@ class Part:
         if seen.start < 0:
             seen.start = start
         seen.rest, seen.end = Rest.NOTHING, end
-        seen.numbers["blank records"] += why is End.BLANK
+        seen.numbers["blanks"] += why is End.BLANK
 
     def _pass(self, mapping: Mapping, at: int, stop: int, why: End) -> int:
         """Over what is no record, to the next one or to the range's end."""
@@ -213,14 +216,26 @@ class Part:
     def _match(self, queue: QueueSeen) -> None:
         if not self._is_judged(queue):
             return
-        folder = self._store.queue_folder(queue.topic, queue.queue_id)
-        if folder is not None:
-            entries = Entries(folder)
-            entries.refresh()
+        entries = self._entries_of(queue)
+        if entries is not None:
             for first, rows in entries.runs(max(0, queue.low), queue.high + 1, ENTRIES_AT_ONCE):
                 self._survey.match(queue.number, rows, first)
             entries.close()
         self._survey.settle(queue.number)
+
+    def _entries_of(self, queue: QueueSeen) -> Entries | None:
+        """Which files a queue has is remembered, and looked up again when they do not go far enough."""
+        key = queue.topic, queue.queue_id
+        entries = self._entries.get(key)
+        if entries is None or entries.at(queue.high) is None:
+            folder = self._store.queue_folder(*key)
+            if folder is None:
+                return None
+            if len(self._entries) >= QUEUES_MAX:
+                self._entries.clear()
+            entries = self._entries[key] = Entries(folder)
+            entries.refresh()
+        return entries
 
     def _is_judged(self, queue: QueueSeen) -> bool:
         """Light queues that were never made, and batch queues, have no entries to look for."""

@@ -1,0 +1,137 @@
+"""What an audit saw, as rows for tables, pages and JSON: the same numbers everywhere. No file, no session."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from firearrow.client.names import DLQ, RETRY, is_system_topic
+from firearrow.spark_tools.audit.auditing import StoreSeen
+from firearrow.spark_tools.audit.tallies import Tally
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+LIGHT = "%LMQ%"
+HOURS_MAX = 70_389_528
+"""The year 10000."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """`kind`: messages, retry, dead letters, light, half (prepared transactions) or system."""
+
+    topic: str
+    kind: str
+    queues: int
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """Offsets [first, end) can be read; messages and bytes are those in the log. Times ms, None without messages."""
+
+    topic: str
+    queue_id: int
+    first: int | None
+    end: int | None
+    messages: int
+    bytes: int
+    first_ms: int | None
+    last_ms: int | None
+
+
+def kind_of(topic: str) -> str:
+    if topic == HALF_TOPIC:
+        return "half"
+    if is_system_topic(topic):
+        return "system"
+    prefixes = {RETRY: "retry", DLQ: "dead letters", LIGHT: "light"}
+    return next((kind for prefix, kind in prefixes.items() if topic.startswith(prefix)), "messages")
+
+
+def topic_rows(seen: StoreSeen) -> list[TopicRow]:
+    """The most bytes first."""
+    queues: dict[str, int] = {}
+    for topic, _ in {*seen.queues, *((str(key[0]), int(key[1])) for key in seen.tallies.queues.rows)}:
+        queues[topic] = queues.get(topic, 0) + 1
+    counted = seen.tallies.topics().rows
+    rows = [
+        TopicRow(topic, kind_of(topic), count, *counted.get((topic,), (0, 0)))
+        for topic, count in queues.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.bytes, row.topic))
+
+
+def queue_rows(seen: StoreSeen) -> list[QueueRow]:
+    tallies = seen.tallies
+    names = {*seen.queues, *((str(key[0]), int(key[1])) for key in tallies.queues.rows)}
+    rows = []
+    for topic, queue_id in sorted(names):
+        queue = seen.queues.get((topic, queue_id))
+        messages, size = tallies.queues.rows.get((topic, queue_id), (0, 0))
+        first_ms, last_ms = tallies.times.get((topic, queue_id), (None, None))
+        first, end = (queue.first, queue.end) if queue is not None else (None, None)
+        rows.append(QueueRow(topic, queue_id, first, end, messages, size, first_ms, last_ms))
+    return rows
+
+
+def document(stores: Iterable[StoreSeen], top: int, seconds: float) -> dict[str, Any]:
+    """The report as JSON: all findings that are listed, the `top` busiest of everything else."""
+    parts = [_store(seen, top) for seen in stores]
+    return {
+        "job": "audit",
+        "clean": all(part["clean"] for part in parts),
+        "seconds": seconds,
+        "stores": parts,
+    }
+
+
+def _store(seen: StoreSeen, top: int) -> dict[str, Any]:
+    tallies = seen.tallies
+    busy = sorted(queue_rows(seen), key=lambda row: (-row.messages, row.topic, row.queue_id))
+    late = sorted(seen.lags, key=lambda lag: (-lag.lag, lag.group, lag.topic, lag.queue_id))
+    return {
+        "name": seen.store.name, "folder": seen.store.root, "clean": not seen.findings, "state": seen.state,
+        "seconds": round(seen.seconds, 3), "segments": seen.segments,
+        "log": {"start": seen.log.start, "end": seen.log.end}, "numbers": dict(sorted(seen.numbers.items())),
+        "findings": {
+            "totals": dict(seen.findings.totals), "listed": [each.as_row() for each in seen.findings.ordered()],
+        },
+        "topics": [asdict(row) for row in topic_rows(seen)[:top]], "queues": [asdict(row) for row in busy[:top]],
+        "tags": _tally(tallies.tags, ("topic", "tag"), top), "hours": _hours(tallies.hours),
+        "hosts": _tally(tallies.hosts, ("host",), top),
+        "lag": [{**asdict(lag), "lag": lag.lag, "gone": lag.gone} for lag in late[:top]],
+    }  # fmt: skip
+
+
+def _hours(tally: Tally) -> dict[str, Any]:
+    """Each with its beginning in words, if it is a time at all."""
+    told = _tally(tally, ("hour",), 0)
+    for row in told["rows"]:
+        row["hour"] = hour_text(row["hour"])
+    return told
+
+
+def hour_text(hour: int) -> str:
+    """ISO 8601, of hours since 1970."""
+    if not 0 <= hour < HOURS_MAX:
+        return f"hour {hour}"
+    return f"{datetime.fromtimestamp(hour * 3600, UTC):%Y-%m-%dT%H:00Z}"
+
+
+def _tally(tally: Tally, names: tuple[str, ...], top: int) -> dict[str, Any]:
+    """`top` 0: all, by key."""
+    rows = tally.busiest(top) if top else sorted((key, row[0], row[1]) for key, row in tally.rows.items())
+    all_messages = sum(row[0] for row in tally.rows.values()) + tally.rest[0]
+    all_bytes = sum(row[1] for row in tally.rows.values()) + tally.rest[1]
+    return {
+        "rows": [
+            {**dict(zip(names, key, strict=True)), "messages": messages, "bytes": size}
+            for key, messages, size in rows
+        ],
+        "rest": {
+            "messages": all_messages - sum(messages for _, messages, _ in rows),
+            "bytes": all_bytes - sum(size for _, _, size in rows),
+        },
+        "lower_bounds": tally.pruned,
+    }
