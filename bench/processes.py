@@ -1,0 +1,69 @@
+"""What this process and those that it has started cost: CPU time of all, memory of Spark's Python workers.
+
+Reads /proc. A process that ends counts with its parent once that has waited for it.
+"""
+
+import os
+import re
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+EVERY_S = 0.05
+WORKERS = re.compile(r"pyspark(\.|/)daemon|pyspark(\.|/).*worker")
+
+
+def family() -> dict[int, list[int]]:
+    """This process and all below it: utime, stime, cutime and cstime, ticks."""
+    parents: dict[int, int] = {}
+    times: dict[int, list[int]] = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                fields = (path / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has just ended
+            parents[int(path.name)] = int(fields[1])
+            times[int(path.name)] = [int(field) for field in fields[11:15]]
+    found = {os.getpid()}
+    while more := {each for each, parent in parents.items() if parent in found} - found:
+        found |= more
+    return {each: times[each] for each in found}
+
+
+def cpu_s() -> float:
+    """Of this process, all below it, and those below it that have ended."""
+    return sum(map(sum, family().values())) * TICK_S
+
+
+class Sampler:
+    """`worker_mib`: the most anonymous memory that one Python worker of Spark was seen with, while it was entered."""
+
+    def __init__(self) -> None:
+        self.worker_mib = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(EVERY_S):
+            for number in family():
+                try:
+                    command = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    status = Path(f"/proc/{number}/status").read_text()
+                except OSError:
+                    continue  # it has just ended
+                used = re.search(r"RssAnon:\s+(\d+) kB", status)
+                if used and WORKERS.search(command):
+                    self.worker_mib = max(self.worker_mib, int(used[1]) / 1024)

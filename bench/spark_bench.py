@@ -1,0 +1,314 @@
+"""The Spark tools beside Spark's ordinary ways in one session: `python -m bench.spark_bench`. Ratios are the result.
+
+One store of 1-KiB messages, `local[2]`, a FireArrow broker on the same machine. Every row is the best of its rounds, in
+seconds and in CPU seconds of JVM and Python workers together, which are steadier where the machine has other work.
+`--record` appends to bench/results.ndjson; `--memory GIB` measures what a worker takes over so large a store instead.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from bench import spark_store
+from bench.compare import CACHE, RESULTS, ROOT, commit
+from bench.processes import Sampler, cpu_s
+from firearrow._native.bulk.batches import Edits, batch_body
+from firearrow._native.bulk.spans import Spans
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client import blocking
+from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.columns import ALL, record_batches
+from firearrow.spark_tools.jobs import export, replay
+from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.sessions import session
+
+MASTER = "local[2]"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+}
+READ_BYTES = 8 << 20
+NATIVE_BATCHES = 32
+NATIVE_BATCH_BYTES = 1 << 20
+LIMIT_S = 150
+
+
+@dataclass
+class Best:
+    """Of the rounds, each for itself."""
+
+    seconds: float = float("inf")
+    cpu_s: float = float("inf")
+
+    def take(self, seconds: float, cpu_s: float) -> None:
+        self.seconds, self.cpu_s = min(self.seconds, seconds), min(self.cpu_s, cpu_s)
+
+
+@dataclass
+class Bench:
+    """One session and one store; `found` has what was measured so far."""
+
+    spark: SparkSession
+    store: Path
+    rows: int
+    work: Path
+    found: dict[str, Best] = field(default_factory=dict)
+    turn: int = 0
+
+    def time(self, name: str, run: Callable[[], None]) -> None:
+        before, began = cpu_s(), time.perf_counter()
+        run()
+        self.found.setdefault(name, Best()).take(time.perf_counter() - began, cpu_s() - before)
+        print(f"  {name}: {time.perf_counter() - began:.2f} s", file=sys.stderr)
+
+    def table(self) -> DataFrame:
+        return self.spark.read.format("rocketmq").option("path", str(self.store)).load()
+
+    def fresh(self, name: str) -> Path:
+        """A folder that is not there yet."""
+        self.turn += 1
+        return self.work / f"{name}-{self.turn}"
+
+    # ---- what is compared ----
+
+    def decode(self) -> None:
+        """One core, no Spark, seconds of this thread's CPU: the log as it lies, and queue after queue."""
+        with StoreOrigin((str(self.store),)).open() as reader:
+            (name,) = reader.brokers
+            self._decode("decode", name, reader.read_log(name, 0, None, torn, bytes_max=READ_BYTES))
+            queues = [queue for topic in spark_store.TOPICS for queue in reader.queues(topic)]
+            parts = [QueueRange(queue, *bounds) for queue, bounds in reader.bounds(queues).items()]
+            reads = (reader.read(part, Choice(), refuse, bytes_max=READ_BYTES) for part in parts)
+            self._decode("decode by queues", name, chain.from_iterable(reads))
+
+    def _decode(self, row: str, name: str, found: Iterable[Spans]) -> None:
+        done, began = 0, time.thread_time()
+        for spans in found:
+            done += sum(map(len, record_batches(spans, ALL, name, open_bodies=True)))
+        seconds = time.thread_time() - began
+        assert done == self.rows, f"{done} of {self.rows} messages were read"
+        self.found.setdefault(row, Best()).take(seconds, seconds)
+
+    def read(self, parquet: dict[str, Path]) -> None:
+        self.time("read, rocketmq", lambda: to_nothing(self.table()))
+        for name, folder in parquet.items():
+            self.time(f"read, parquet {name}", lambda at=folder: to_nothing(self.spark.read.parquet(str(at))))  # type: ignore[misc]
+
+    def export(self) -> None:
+        ours, theirs = self.fresh("export"), self.fresh("frame")
+        to = ["--to", ours, "--partition-by", "none"]
+        self.time("export, job", lambda: self.program(export.cli, "--path", self.store, *to))
+        assert self.spark.read.parquet(str(ours)).count() == self.rows
+        self.time(
+            "export, df.write", lambda: self.table().write.option("compression", "zstd").parquet(str(theirs))
+        )
+        shutil.rmtree(ours)
+        shutil.rmtree(theirs)
+
+    def send(self, broker: LocalBroker, frames: Path) -> None:
+        place = ["--checkpoint", self.fresh("replay"), "--target", broker.name_server]
+        self.time("replay, job", lambda: self.program(replay.cli, "--path", self.store, *place))
+        sink = self.table().write.format("rocketmq").option("nameServer", broker.name_server)
+        self.time("replay, source to sink", lambda: sink.mode("append").save())
+        self.time("native load", lambda: load(broker.address, frames, self.rows))
+
+    def program(self, cli: Callable[..., object], *words: object) -> None:
+        """A job's program as spark-submit runs it, in this session."""
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            code = cli([*map(str, words), "--quiet"], standalone_mode=False)
+        assert not code, told.getvalue()
+
+
+def torn(start: int, end: int, why: str) -> None:
+    raise AssertionError(f"[{start}, {end}) of the log: {why}")
+
+
+def refuse(part: QueueRange, why: str) -> None:
+    raise AssertionError(f"{part}: {why}")
+
+
+def to_nothing(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+# ---- the broker's own pace -------------------------------------------------------------------------------------------
+
+
+def native_frames(store: Path, file: Path) -> int:
+    """Requests with the store's messages in batches, for the load generator: messages in each, about."""
+    written: list[bytes] = []
+    counts = 0
+    with StoreOrigin((str(store),)).open() as reader:
+        queue = reader.queues(spark_store.TOPICS[0])[0]
+        part = QueueRange(queue, 0, 2 * NATIVE_BATCHES * 1000)
+        for spans in reader.read(part, Choice(), lambda part, why: None, bytes_max=64 << 20):
+            first = 0
+            while first < len(spans) and len(written) < NATIVE_BATCHES:
+                batch = batch_body(spans, first, Edits(frozenset(), {}, None), bytes_max=NATIVE_BATCH_BYTES)
+                first, counts = batch.next, counts + batch.count
+                written.append(frame_of(queue.topic, len(written) % 4, batch.body, len(written)))
+    file.write_bytes(b"".join(len(frame).to_bytes(4, "big") + frame for frame in written))
+    return counts // len(written)
+
+
+def frame_of(topic: str, queue_id: int, body: bytes, opaque: int) -> bytes:
+    ext = {
+        "a": "bench", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
+        "g": str(spark_store.BEGUN_MS), "h": "0", "i": "", "j": "0", "k": "false", "m": "true",
+    }  # fmt: skip
+    return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, body, opaque=opaque).encode()
+
+
+def load(address: str, frames: Path, messages: int) -> None:
+    """So many messages by the native load generator, in batches."""
+    generator, (host, _, port) = CACHE / "loadgen", address.rpartition(":")
+    each = int(frames.with_suffix(".count").read_text())
+    words = [str(generator), host, port, str(frames), "4", "4", str(messages // each)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    told = json.loads(done.stdout)
+    assert told["wrong"] == 0, done.stdout
+
+
+def compile_generator() -> None:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    source = ROOT / "bench" / "native" / "loadgen.c"
+    subprocess.run(["cc", "-O2", "-o", str(CACHE / "loadgen"), str(source)], check=True, timeout=60)
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+
+def measured(bench: Bench, rounds: int, wanted: list[str]) -> None:
+    parquet = {name: bench.work / f"parquet-{name}" for name in ("none", "snappy")}
+    if "read" in wanted:
+        for name, folder in parquet.items():
+            bench.table().write.option("compression", name).parquet(str(folder))
+    with contextlib.ExitStack() as stack:
+        broker, frames = None, bench.work / "native.frames"
+        if "send" in wanted:
+            compile_generator()
+            broker = stack.enter_context(LocalBroker(bench.work / "target"))
+            with blocking.Admin(name_server=broker.name_server) as admin:
+                for topic in spark_store.TOPICS:
+                    admin.create_topic(topic, spark_store.QUEUES)
+            frames.with_suffix(".count").write_text(str(native_frames(bench.store, frames)))
+        for number in range(rounds):
+            print(f"round {number + 1}/{rounds}", file=sys.stderr)
+            bench.decode()
+            if "read" in wanted:
+                bench.read(parquet)
+            if "export" in wanted:
+                bench.export()
+            if broker is not None:
+                bench.send(broker, frames)
+
+
+GOALS = (
+    ("read, parquet snappy", "read, rocketmq", 1.0),
+    ("read, parquet none", "read, rocketmq", 1.0),
+    ("export, df.write", "export, job", 4.0),
+    ("replay, source to sink", "replay, job", 4.0),
+    ("native load", "replay, job", 0.5),
+)
+"""How many times as fast the second is to be as the first."""
+
+
+def table(bench: Bench) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = [
+        {"row": name, "s": round(best.seconds, 2), "messages/s": round(bench.rows / best.seconds)}
+        | {"cpu us/message": round(best.cpu_s / bench.rows * 1e6, 2)}
+        for name, best in bench.found.items()
+    ]
+    for slow, quick, goal in GOALS:
+        if slow in bench.found and quick in bench.found:
+            one, other = bench.found[slow], bench.found[quick]
+            ratio, of_cpu = one.seconds / other.seconds, one.cpu_s / other.cpu_s
+            rows.append(
+                {
+                    "row": f"{quick} / {slow}",
+                    "goal": goal,
+                    "ratio": round(ratio, 2),
+                    "of cpu": round(of_cpu, 2),
+                }
+            )
+    return rows
+
+
+def memory(bench: Bench) -> list[dict[str, object]]:
+    """The most anonymous memory that a Python worker had, and what a table read and an export moved."""
+    rows: list[dict[str, object]] = []
+    folder = bench.fresh("export")
+    runs: dict[str, Callable[[], None]] = {
+        "read, rocketmq": lambda: to_nothing(bench.table()),
+        "export, job": lambda: bench.program(export.cli, "--path", bench.store, "--to", folder),
+    }
+    for name, run in runs.items():
+        with Sampler() as sampler:
+            run()
+        rows.append({"row": name, "messages": bench.rows, "worker MiB at most": round(sampler.worker_mib)})
+    shutil.rmtree(folder)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.spark_bench", description=__doc__)
+    parser.add_argument("--mib", type=int, default=1024, help="of the store's log")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument(
+        "--only", nargs="+", choices=["read", "export", "send"], default=["read", "export", "send"]
+    )
+    parser.add_argument("--memory", type=int, metavar="GIB", help="a worker's memory, over 1 GiB and so many")
+    parser.add_argument(
+        "--folder", type=Path, help="where the files go while it runs [default: the temporary folder]"
+    )
+    parser.add_argument("--record", action="store_true", help="append to bench/results.ndjson")
+    given = parser.parse_args()
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    rows: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory(prefix="firearrow-spark-", dir=given.folder) as folder:
+        work = Path(folder)
+        local = {"spark.local.dir": str(work / "local"), "spark.sql.warehouse.dir": str(work / "warehouse")}
+        spark = session("bench", master=MASTER, settings=SETTINGS | local)
+        for mib in [1024, given.memory << 10] if given.memory else [given.mib]:
+            store = work / f"store-{mib}"
+            bench = Bench(spark, store, spark_store.make(store, mib << 20), work)
+            print(f"{bench.rows} messages in {store}", file=sys.stderr)
+            if given.memory:
+                rows += memory(bench)
+            else:
+                measured(bench, given.rounds, given.only)
+                rows += table(bench)
+            shutil.rmtree(store)
+        spark.stop()
+    for row in rows:
+        print("  ".join(f"{name}: {value}" for name, value in row.items()))
+    if given.record:
+        line = {"at": int(time.time()), "commit": commit(), "machine": platform.platform(), "bench": "spark"}
+        with RESULTS.open("a") as results:
+            results.write(json.dumps(line | {"master": MASTER, "rows": rows}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
