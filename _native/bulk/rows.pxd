@@ -4,6 +4,7 @@
 #
 # Ownership: Rows hold the columns whose views and pieces they keep.
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.bulk.arrays cimport ListsView, Piece, TextsView
@@ -27,8 +28,10 @@ cdef enum Fault:
     FAULT_NONE = 0
     FAULT_SEPARATOR
     FAULT_LONG
+    FAULT_LARGE
     FAULT_NO_BODY
 
+@cython.final
 cdef class Rows:
     cdef readonly Py_ssize_t count
     cdef list held

@@ -25,7 +25,7 @@ cdef enum:
     ID_PREFIX_DIGITS = 20
     ID_ROOM = 10 + ID_DIGITS          # UNIQ_KEY, both separators
     NUMBER_DIGITS = 19
-    ITEM_BYTES_MAX = 0x7FFFFFFF
+    ITEM_BYTES_MAX = (16 << 20) - (64 << 10)   # of a frame, less what is around it
 
 cdef int64_t ID_NUMBERS = <int64_t> 1 << 48
 cdef const uint8_t *ID_NAME = b"UNIQ_KEY"
@@ -34,6 +34,7 @@ cdef const uint8_t *HEX = b"0123456789ABCDEF"
 FAULTS = {
     FAULT_SEPARATOR: "a property holds the byte 1 or 2, which separate properties on the wire",
     FAULT_LONG: f"its properties are over {PROPERTIES_BYTES_MAX} bytes",
+    FAULT_LARGE: f"it is over {ITEM_BYTES_MAX} bytes, more than one request carries",
     FAULT_NO_BODY: "its body is null; send empty bytes or leave the row out",
 }
 
@@ -228,6 +229,8 @@ cdef class Rows:
             source = &self.sources[self.source_count]
             source.kind = kind
             source.name = self.keep(name.encode())
+            if kind == CONSTANT and ("\x01" in value or "\x02" in value):
+                raise ValueError(f"property {name}: {FAULTS[FAULT_SEPARATOR]}")
             source.is_id = is_id_name(source.name)
             self.held.append(value)
             if kind == TEXT:
@@ -287,6 +290,8 @@ cdef class Rows:
         cdef Fault fault
         if not text_at(&self.body, row, &body) and body.at is NULL:
             return FAULT_NO_BODY
+        if body.length > ITEM_BYTES_MAX:
+            return FAULT_LARGE
         put_i32(item + 4, 0)
         put_i32(item + 8, 0)
         put_i32(item + ITEM_AT_FLAG, self.flags[row] if self.flags is not NULL else 0)

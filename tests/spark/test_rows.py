@@ -155,6 +155,18 @@ def test_a_null_body_is_refused() -> None:
         everything(Rows(bodies(b"a", None)))
 
 
+def test_a_body_that_no_request_carries_is_refused() -> None:
+    most = (16 << 20) - (64 << 10)
+    assert len(Rows(bodies(b"x" * most)).single(0)[1]) == most
+    with pytest.raises(ValueError, match=f"row 0: it is over {most} bytes, more than one request carries"):
+        Rows(bodies(b"x" * (most + 1))).single(0)
+
+
+def test_a_constant_with_a_separator_is_refused() -> None:
+    with pytest.raises(ValueError, match="property JOB: a property holds the byte 1 or 2"):
+        Rows(bodies(b"a"), constants={"JOB": "a\x02b"})
+
+
 def test_large_offsets_and_single_rows() -> None:
     column = pa.array(["é", "b"], pa.large_string())
     keys = pa.array([["k"], None], pa.large_list(pa.string()))

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from examples.spark_source_to_sink import paid_orders
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools import register
+from firearrow.spark_tools.provenance import Provenance
 from tests.spark.replaying import bodies, stored
 from tests.spark.stores import BROKER
 from tests.spark.waiting import await_some
@@ -122,3 +124,19 @@ def test_a_group_that_is_not_there_ends_the_stream_with_a_sentence(
     send(broker, source, 0, 1)
     with pytest.raises(Exception, match=f"commitGroup: {BROKER} has no group nobody; create it there"):
         drain(load(source), broker, tmp_path, topic=topics(2), commitGroup="nobody")
+
+
+def test_the_example_moves_what_it_says(
+    spark: "SparkSession", broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
+) -> None:
+    register(spark)
+    source, target = topics(2), topics(2)
+    with blocking.Producer("streams", name_server=broker.name_server) as producer:
+        for number in range(12):
+            tags = "paid" if number % 3 == 0 else "new"
+            queue = MessageQueue(source, BROKER, number % 2)
+            producer.send(Message(source, b"%d" % number, tags=tags), queue=queue)
+    paid_orders(spark, broker.name_server, source, target, str(tmp_path))
+    assert bodies(broker.store, target) == {0: [b"0", b"6"], 1: [b"3", b"9"]}
+    (record, *_) = stored(broker.store, target)[BROKER, 1]
+    assert Provenance.of(record.properties) == Provenance("paid-orders", MessageQueue(source, BROKER, 1), 1)
