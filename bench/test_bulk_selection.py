@@ -8,8 +8,9 @@ import struct
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.selection import Selection
-from firearrow._native.bulk.spans import find, from_entries, walk
+from firearrow._native.bulk.spans import find, walk
 from firearrow._native.store.hash import crc32, java_hash
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.predicate import Predicate

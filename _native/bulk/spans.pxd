@@ -29,3 +29,5 @@ cdef class Spans:
     cdef int view(self, Py_ssize_t index, RecordView *found) noexcept nogil
     cdef void ahead(self, Py_ssize_t index) noexcept nogil
     cdef Spans empty(self)
+
+cdef Spans of_window(object window, int64_t base)   # without records yet; keeps the window

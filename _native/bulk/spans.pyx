@@ -1,15 +1,15 @@
-"""Spans, and how they are found: by walking a log, by the entries of a queue, in an answer (see spans.pxd)."""
+"""Spans, and how they are found: by walking a log, in an answer (see spans.pxd); by a queue's entries: lookup."""
 
 cimport cython
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memchr, memcmp
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr
 
+from firearrow._native.bulk.prefetch cimport CACHE_LINE, HEADS_AHEAD, TEXTS_AHEAD, call_head, call_texts
 from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.layout cimport (
-    AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, MAGIC_V1, MAGIC_V2,
-    RECORD_FIXED_BYTES,
+    AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES,
 )
 from firearrow._native.store.properties cimport values_of
 from firearrow._native.store.record cimport (
@@ -20,20 +20,8 @@ from enum import IntEnum
 
 from firearrow._native.store.record import RecordError
 
-cdef extern from *:
-    """
-    #define fa_prefetch(at) __builtin_prefetch(at)
-    """
-    void fa_prefetch(const void *at) noexcept nogil
-
 cdef enum:
-    HEADS_AHEAD = 12              # records whose head is called from memory …
-    TEXTS_AHEAD = 6               # … and, that being there, the texts behind the body
     LIKELY_AHEAD = 4
-    CACHE_LINE = 64
-    BODY_AT = 84                  # where a record with IPv4 hosts has the length of its body
-    CODES_IN_A_ROW = 8            # so few tags codes are compared one by one
-    ADDRESSES_BELOW = -2147483648 # a tags code below is an address in consumequeue_ext
 
 cdef int64_t SIZE_MAX = 0x7FFFFFFF
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
@@ -61,7 +49,7 @@ cdef class Spans:
         self.positions = NULL
 
     def __init__(self):
-        raise TypeError("made by walk, from_entries and from_answer")
+        raise TypeError("made by walk, from_answer and lookup.from_entries")
 
     def __dealloc__(self):
         free(self.positions)
@@ -180,22 +168,6 @@ cdef class Spans:
         return part
 
 
-cdef inline void call_head(const uint8_t *record) noexcept nogil:
-    fa_prefetch(record)
-    fa_prefetch(record + CACHE_LINE)
-
-
-cdef inline void call_texts(const uint8_t *data, int64_t length, int64_t position) noexcept nogil:
-    """Topic and properties; a guess, which may be wrong but reads nothing outside of the window."""
-    cdef int64_t body_bytes
-    if position < 0 or length - position < RECORD_FIXED_BYTES:
-        return
-    body_bytes = get_i32(data + position + BODY_AT)
-    if 0 <= body_bytes < length - position - RECORD_FIXED_BYTES:
-        fa_prefetch(data + position + BODY_AT + 4 + body_bytes)
-        fa_prefetch(data + position + BODY_AT + 4 + body_bytes + CACHE_LINE)
-
-
 cdef Spans of_window(object window, int64_t base):
     cdef Spans spans = Spans.__new__(Spans)
     spans.buffer = memoryview(window).cast("B").toreadonly()
@@ -287,137 +259,6 @@ cdef int64_t find_from(Spans spans, int64_t at, int64_t stop) noexcept nogil:
             return at
         at += 1
     return -1
-
-
-# ---- by the entries of a queue ---------------------------------------------------------------------------------------
-
-cdef struct Wanted:               # what entries and records are compared with
-    const int64_t *codes          # ascending; NULL: every tag
-    Py_ssize_t code_count
-    const uint8_t *topic          # NULL: any queue
-    Py_ssize_t topic_bytes
-    int64_t queue_id
-    bint light
-
-
-def from_entries(
-    window, entries, *, int64_t base, int64_t first, frozenset tags=None, int64_t bytes_max=NO_LIMIT, tuple queue=None,
-    bint light=False,
-):
-    cdef Spans spans = of_window(window, base)
-    cdef const uint8_t[::1] rows = memoryview(entries).cast("B")
-    cdef Py_ssize_t count = rows.shape[0] // ENTRY_BYTES, used = 0
-    cdef Wanted wanted
-    cdef bytes topic = b"" if queue is None else queue[0].encode("utf-8", "surrogateescape")
-    wanted.codes = NULL
-    wanted.light = light
-    wanted.topic = NULL if queue is None else <const uint8_t *> <const char *> topic
-    wanted.topic_bytes = len(topic)
-    wanted.queue_id = -1 if queue is None else queue[1]
-    if count == 0:
-        return spans, 0
-    spans.make_room(count)
-    try:
-        if tags is not None:
-            fill_codes(&wanted, tags)
-        with nogil:
-            used = look_up(spans, &rows[0], count, first, &wanted, bytes_max)
-    finally:
-        free(<void *> wanted.codes)
-    if used < 0:
-        raise RecordError(f"queue offset {first}: no such record at {get_i64(&rows[0])}")
-    return spans, used
-
-
-cdef int fill_codes(Wanted *wanted, frozenset tags) except -1:
-    cdef Py_ssize_t n = 0
-    cdef int64_t *codes = <int64_t *> malloc(max(1, len(tags)) * sizeof(int64_t))
-    if codes is NULL:
-        raise MemoryError()
-    wanted.codes = codes
-    for code in sorted(tags):
-        codes[n] = code
-        n += 1
-    wanted.code_count = n
-    return 0
-
-
-cdef bint asked_for(int64_t code, const Wanted *wanted) noexcept nogil:
-    cdef Py_ssize_t low = 0, high = wanted.code_count, middle
-    if code < ADDRESSES_BELOW:
-        return True
-    if high <= CODES_IN_A_ROW:
-        for low in range(high):
-            if wanted.codes[low] == code:
-                return True
-        return False
-    while low < high:
-        middle = (low + high) // 2
-        if wanted.codes[middle] < code:
-            low = middle + 1
-        else:
-            high = middle
-    return low < wanted.code_count and wanted.codes[low] == code
-
-
-cdef Py_ssize_t look_up(
-    Spans spans, const uint8_t *rows, Py_ssize_t count, int64_t first, const Wanted *wanted, int64_t bytes_max
-) noexcept nogil:
-    """Entries used; -1: the first one is wrong. There is room for all.
-
-    `positions` first holds the numbers of the entries that are asked for, then from the front where their records lie.
-    """
-    cdef Py_ssize_t asked = 0, index, done
-    cdef int64_t *numbers = spans.positions
-    cdef const uint8_t *entry
-    cdef int64_t place
-    for index in range(count):
-        if wanted.codes is NULL or asked_for(get_i64(rows + index * ENTRY_BYTES + ENTRY_AT_TAGS), wanted):
-            numbers[asked] = index
-            asked += 1
-    for done in range(asked):
-        if done + HEADS_AHEAD < asked:
-            call_entry(spans, rows, numbers[done + HEADS_AHEAD], numbers[done + TEXTS_AHEAD])
-        index = numbers[done]
-        entry = rows + index * ENTRY_BYTES
-        place = get_i64(entry) - spans.base
-        if place < 0 or place >= spans.length or spans.bytes >= bytes_max:
-            return index
-        if not is_record(spans, place, get_i32(entry + ENTRY_AT_SIZE), first + index, wanted):
-            return index if index else -1
-        spans.positions[done] = place
-        spans.count = done + 1
-        spans.bytes += get_i32(entry + ENTRY_AT_SIZE)
-    return count
-
-
-cdef inline void call_entry(Spans spans, const uint8_t *rows, int64_t far, int64_t near) noexcept nogil:
-    cdef int64_t place = get_i64(rows + far * ENTRY_BYTES) - spans.base
-    if 0 <= place < spans.length:
-        call_head(spans.data + place)
-    call_texts(spans.data, spans.length, get_i64(rows + near * ENTRY_BYTES) - spans.base)
-
-
-cdef inline bint is_record(
-    Spans spans, int64_t place, int32_t size, int64_t queue_offset, const Wanted *wanted
-) noexcept nogil:
-    cdef RecordView view
-    if (
-        check_record(spans.data + place, spans.length - place, SIZE_MAX, False, &view) != RECORD_OK
-        or view.size != size
-        or view.physical_offset != spans.base + place
-    ):
-        return False
-    if wanted.light:
-        return True
-    return view.queue_offset == queue_offset and (
-        wanted.topic is NULL
-        or (
-            view.queue_id == wanted.queue_id
-            and view.topic.length == wanted.topic_bytes
-            and memcmp(view.topic.at, wanted.topic, wanted.topic_bytes) == 0
-        )
-    )
 
 
 # ---- in an answer ----------------------------------------------------------------------------------------------------

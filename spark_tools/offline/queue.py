@@ -10,7 +10,8 @@ from typing import Self
 
 import numpy as np
 
-from firearrow._native.bulk.spans import Spans, from_entries
+from firearrow._native.bulk.lookup import from_entries
+from firearrow._native.bulk.spans import Spans
 from firearrow._native.store.record import RecordError
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.offline.entries import ENTRY, FIELDS, PRE_BLANK_SIZE, Entries, Entry

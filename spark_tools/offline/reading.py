@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from firearrow._native.bulk.spans import Spans, from_entries
+from firearrow._native.bulk.lookup import from_entries
+from firearrow._native.bulk.spans import Spans
 from firearrow._native.store.record import RecordError
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.offline.entries import ENTRY, FIELDS, Entry

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
-from firearrow._native.bulk.spans import End, Spans, find, from_answer, from_entries, walk
+from firearrow._native.bulk.lookup import from_entries
+from firearrow._native.bulk.spans import End, Spans, find, from_answer, walk
 from firearrow._native.store.hash import java_hash
 from firearrow._native.store.record import RecordError
 from firearrow._native.store.store import MessageStore
@@ -374,7 +375,8 @@ def test_the_end_of_a_window_is_the_end_of_memory(tmp_path: Path) -> None:
     """Behind the mapping lies a page that nobody may touch: reading a byte too far ends the process."""
     program = """
 import mmap, sys
-from firearrow._native.bulk.spans import find, from_answer, from_entries, walk
+from firearrow._native.bulk.lookup import from_entries
+from firearrow._native.bulk.spans import find, from_answer, walk
 from tests.spark.test_spans import BASE, ENTRIES, LOG
 from firearrow._native.store.record import RecordError
 import ctypes
