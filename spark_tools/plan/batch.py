@@ -4,8 +4,9 @@ Picklable. `parts` is called once, where the query is planned.
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import OptionWrong
@@ -14,9 +15,12 @@ from firearrow.spark_tools.plan.loss import Losses
 from firearrow.spark_tools.plan.narrowing import Narrowing
 from firearrow.spark_tools.plan.offsets import Offsets
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
-from firearrow.spark_tools.plan.ranges import Part
+from firearrow.spark_tools.plan.ranges import Cut, Part, weight
 from firearrow.spark_tools.plan.resolution import Resolution
 from firearrow.spark_tools.plan.topics import when_there
+
+HEAVY = 2
+"""Times what a group should have: topics may be busy in one piece of the log only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class BatchPlan:
     def parts(self) -> list[Part]:
         """TopicMissing, OptionWrong, DataLoss."""
         with self.origin.open() as reader:
-            return self.options.cut().parts(self.ranges(reader))
+            return parts_of(self.ranges(reader), reader, self.options.cut())
 
     def ranges(self, reader: Reader) -> list[QueueRange]:
         """Sized, sorted by queue, none empty."""
@@ -45,6 +49,28 @@ class BatchPlan:
         asked = [_forwards(queue, starts, ends) for queue in sorted(bounds)]
         narrowed = [self.narrowing.range(part, reader) for part in asked]
         return [sized(part, reader) for part in narrowed if len(part)]
+
+
+@runtime_checkable
+class ReadsAbreast(Protocol):
+    """A Reader whose queues lie mixed in one log."""
+
+    def abreast(self, parts: Sequence[QueueRange], *, bytes_each: int) -> list[Part]:
+        """Everything of `parts` once, each group in one piece of the log."""
+
+
+def parts_of(ranges: list[QueueRange], reader: Reader, cut: Cut) -> list[Part]:
+    """By pieces of the log where there are such, so that each is read by one task; else, or if that does not give what
+    was asked for, by queues."""
+    if not isinstance(reader, ReadsAbreast) or len(ranges) < 2 or cut.records_max:
+        return cut.parts(ranges)
+    room = cut.room(ranges)
+    groups = reader.abreast(ranges, bytes_each=room)
+    found: list[Part] = []
+    for group in groups:
+        heavy = sum(map(weight, group)) > HEAVY * room
+        found += replace(cut, parts_min=0).parts(group) if heavy else [group]
+    return found if len(found) >= cut.parts_min else cut.parts(ranges)
 
 
 def sized(part: QueueRange, reader: Reader) -> QueueRange:

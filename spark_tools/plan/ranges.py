@@ -5,7 +5,7 @@ A queue's ranges stay in their order, and parts hold neighbouring ranges, so tha
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from firearrow.spark_tools.errors import OptionWrong
@@ -54,9 +54,13 @@ class Cut:
         times = _shares([weight(piece) for piece in pieces], list(map(len, pieces)), wanted)
         return [part for piece, count in zip(pieces, times, strict=True) for part in divided(piece, count)]
 
+    def room(self, ranges: Iterable[QueueRange]) -> int:
+        """Bytes of a part of which there is more than one."""
+        total = sum(map(weight, ranges))
+        return min(self.bytes_max or total, max(SMALL_BYTES, total // SPREAD))
+
     def _together(self, pieces: list[QueueRange]) -> list[Part]:
-        total = sum(map(weight, pieces))
-        room = min(self.bytes_max or total, max(SMALL_BYTES, total // SPREAD))
+        room = self.room(pieces)
         parts: list[list[QueueRange]] = []
         taken = records = 0
         for index, piece in enumerate(pieces):

@@ -37,6 +37,8 @@ class FakeLog:
     asked_bounds: int = 0
     """How often."""
     opened: int = 0
+    strict: bool = False
+    """Whether asking for bounds of what is not there raises, as brokers do."""
 
     def add(
         self,
@@ -87,6 +89,8 @@ class FakeLog:
 
     def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
         self.asked_bounds += 1
+        if self.strict and not all(queue in self.queues_there for queue in queues):
+            raise TopicMissing("one of them is not there")
         there = ((queue, self.queues_there[queue]) for queue in queues if queue in self.queues_there)
         return {queue: (each.first, each.end) for queue, each in there}
 

@@ -3,9 +3,11 @@
 import pytest
 
 from firearrow.spark_tools.errors import DataLoss, OptionWrong, TopicMissing
+from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.narrowing import Narrowing
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
+from firearrow.spark_tools.plan.ranges import Part
 from tests.spark.fakes import FakeLog, queue_of
 
 
@@ -90,6 +92,34 @@ def test_parts_are_as_asked(log: FakeLog) -> None:
     assert len(parts) >= 7
     assert max(sum(map(len, part)) for part in parts) <= 90
     assert sum(sum(map(len, part)) for part in parts) == 550
+
+
+class MixedLog(FakeLog):
+    """Its queues lie in one log: everything is one piece, and the last 10 of each range another."""
+
+    def abreast(self, parts: list[QueueRange], *, bytes_each: int) -> list[Part]:
+        assert bytes_each > 0
+        return [
+            tuple(QueueRange(part.queue, part.start, part.end - 10, self.heavy) for part in parts),
+            tuple(QueueRange(part.queue, part.end - 10, part.end, 1) for part in parts),
+        ]
+
+    heavy = 1
+
+
+def test_parts_are_pieces_of_the_log_where_queues_lie_mixed(log: FakeLog) -> None:
+    mixed = MixedLog(log.queues_there)
+
+    def parts(**options: str) -> list[list[int]]:
+        given = SourceOptions.of({"path": "/m", "topic": "Orders", **options}, BATCH)
+        return [list(map(len, part)) for part in BatchPlan(mixed, given).parts()]
+
+    assert parts() == [[140, 190, 190], [10, 10, 10]]
+    assert parts(minPartitions="2") == parts()
+    assert len(parts(minPartitions="3")) == 3
+    assert max(map(sum, parts(maxRecordsPerPartition="50"))) <= 50
+    mixed.heavy = 128 << 20
+    assert parts() == [[140], [190], [190], [10, 10, 10]]
 
 
 def test_a_topic_is_waited_for_while_it_is_planned() -> None:

@@ -212,6 +212,18 @@ def test_a_topic_that_vanished_does_not_hide_the_others(log: FakeLog) -> None:
         strict.end({Q0: 0, Q1: 5})
 
 
+def test_a_topic_that_is_deleted_after_it_was_listed_is_loss(log: FakeLog) -> None:
+    """A live reader raises for a topic that no broker has any more."""
+    other = queue_of(0, "Other")
+    log.add(other, 1)
+    stream = Stream(log, topic="Orders,Other", failOnDataLoss="false")
+    starts = stream.tail.first()
+    del log.queues_there[other]
+    log.strict = True
+    stream.pass_time(LOOK_AGAIN_S)
+    assert stream.tail.end(starts, True) == {Q0: 10, Q1: 20, other: 0}
+
+
 def test_what_expired_since_it_was_planned_is_named(log: FakeLog) -> None:
     with pytest.raises(DataLoss, match=r"1\[3\.\.5\): expired: the queue begins at 5"):
         Stream(log).parts({Q1: 3}, {Q1: 9})
