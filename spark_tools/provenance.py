@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from firearrow._native.bulk.batches import (
+from firearrow._native.bulk.edits import (
     BROKER_OWN,
     REPLAY_BROKER,
     REPLAY_JOB,

@@ -1,20 +1,26 @@
 """Bodies of batch requests from records as they lie in a window (see batches.pxd). No Python object for a record."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memcpy
 
+from firearrow._native.bulk.edits cimport Edits, Plan, edited_bytes_max, put_edited
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.store.bytes cimport put_i16, put_i32
 from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX, SYS_COMPRESSED
-from firearrow._native.store.record cimport RECORD_OK, RecordView, Text
+from firearrow._native.store.record cimport RECORD_OK, RecordView
 
 from collections import namedtuple
 
+import firearrow._native.bulk.edits as edits_room
+from firearrow._native.bulk.edits import (  # for those who only know batches
+    BROKER_OWN, REPLAY_BROKER, REPLAY_JOB, REPLAY_OFFSET, REPLAY_QUEUE, REPLAY_TOPIC,
+)
 from firearrow._native.store.record import RecordError
+
+globals()["Edits"] = edits_room.Edits  # a class that is cimported is no name of the module
 
 cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *text, Py_ssize_t size) except NULL
@@ -23,17 +29,6 @@ cdef extern from "Python.h":
 
 BATCH_BYTES_MAX = (4 << 20) - (256 << 10)
 BATCH_COUNT_MAX = 1024
-REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC = "REPLAY_JOB", "REPLAY_BROKER", "REPLAY_TOPIC"
-REPLAY_QUEUE, REPLAY_OFFSET = "REPLAY_QUEUE", "REPLAY_OFFSET"
-REPLAYS = frozenset({REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC, REPLAY_QUEUE, REPLAY_OFFSET})
-BROKER_OWN = frozenset({
-    "MSG_REGION", "TRACE_ON", "CLUSTER", "__CRC32#", "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "REAL_TOPIC",
-    "REAL_QID", "DELAY", "TIMER_DELAY_LEVEL", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS",
-    "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "TRAN_MSG", "PGROUP",
-    "__transactionId__", "TRANSACTION_CHECK_TIMES", "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRAN_PREPARED_QUEUE_OFFSET",
-    "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME", "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH",
-    "INNER_MULTI_QUEUE_OFFSET",
-})
 Batch = namedtuple("Batch", "body count next sys_flag born_ms")
 Single = namedtuple("Single", "flag body properties sys_flag reconsume_times born_ms")
 
@@ -47,151 +42,6 @@ cdef enum:
 class BatchError(ValueError):
     pass
 
-
-# ---- what is done to properties ----
-
-cdef class Edits:
-    def __cinit__(self, drop=BROKER_OWN, put=None, provenance=None):
-        self.drop, self.put, self.texts = frozenset(drop), dict(put or {}), []
-        self.provenance = None if provenance is None else (str(provenance[0]), str(provenance[1]))
-        self.plan.dropped = NULL
-        self.lay_names()
-        self.lay_texts()
-
-    def __dealloc__(self):
-        PyMem_Free(self.plan.dropped)
-
-    def __reduce__(self):
-        return Edits, (self.drop, self.put, self.provenance)
-
-    cdef int lay_names(self) except -1:
-        """Sorted by the first byte: few are compared with each property."""
-        cdef bytes name
-        cdef int32_t index = 0
-        wanted = self.drop | self.put.keys() | (frozenset() if self.provenance is None else REPLAYS)
-        names = sorted(checked(text).encode() for text in wanted)
-        if len(names) > NAMES_MAX:
-            raise ValueError(f"{len(names)} properties to be dropped, at most {NAMES_MAX}")
-        self.plan.dropped = <Name *> PyMem_Malloc((len(names) + 1) * sizeof(Name))
-        if self.plan.dropped is NULL:
-            raise MemoryError()
-        for byte in range(257):
-            while index < len(names) and names[index][0] < byte:
-                index += 1
-            self.plan.first[byte] = index
-        for index, name in enumerate(names):
-            self.plan.dropped[index] = Name(at=<const uint8_t *> PyBytes_AS_STRING(name), length=len(name))
-        self.texts.append(names)
-        return 0
-
-    cdef int lay_texts(self) except -1:
-        cdef bytes put = b"".join(prop(name, value) for name, value in self.put.items())
-        cdef bytes origin = b""
-        if self.provenance is not None:
-            job, broker_name = self.provenance
-            origin = prop(REPLAY_JOB, job) + prop(REPLAY_BROKER, broker_name) + REPLAY_TOPIC.encode() + b"\x01"
-        if len(put) + len(origin) > PROPERTIES_BYTES_MAX:
-            raise ValueError(f"properties to be put: {len(put) + len(origin)} bytes, at most {PROPERTIES_BYTES_MAX}")
-        self.plan.put = Name(at=<const uint8_t *> PyBytes_AS_STRING(put), length=len(put))
-        self.plan.origin = Name(at=<const uint8_t *> PyBytes_AS_STRING(origin), length=len(origin))
-        self.texts += (put, origin)
-        return 0
-
-
-def checked(text):
-    """A name or a value itself, if it can stand among properties."""
-    if not text or "\x01" in text or "\x02" in text:
-        raise ValueError(f"property {text!r}: empty, or with a byte 1 or 2, which separate properties")
-    return text
-
-
-def prop(name, value):
-    return f"{checked(name)}\x01{checked(value)}\x02".encode()
-
-
-# ---- properties of one record ----
-
-cdef Py_ssize_t edited_bytes_max(const Plan *plan, const RecordView *view) noexcept nogil:
-    """No more than this, whatever is dropped."""
-    cdef Py_ssize_t size = view.properties.length + 1 + plan.put.length
-    if plan.origin.length:
-        size += plan.origin.length + view.topic.length + 2 * NUMBER_BYTES_MAX + sizeof("REPLAY_QUEUE") + sizeof("REPLAY_OFFSET") + 8
-    return size
-
-
-cdef uint8_t *put_edited(const Plan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
-    """Where it ends."""
-    to = put_kept(plan, &view.properties, to)
-    memcpy(to, plan.put.at, plan.put.length)
-    to += plan.put.length
-    return put_origin(plan, view, to) if plan.origin.length else to
-
-
-cdef uint8_t *put_kept(const Plan *plan, const Text *text, uint8_t *to) noexcept nogil:
-    """All that is not dropped, stretches of it at a time; ended by a 2 if something may follow."""
-    cdef const uint8_t *at = text.at
-    cdef const uint8_t *end = at + text.length
-    cdef const uint8_t *kept = at
-    cdef const uint8_t *stop
-    cdef const uint8_t *start = to
-    while at < end:
-        stop = <const uint8_t *> memchr(at, 2, end - at)
-        stop = end if stop is NULL else stop + 1
-        if is_dropped(plan, at, stop):
-            memcpy(to, kept, at - kept)
-            to += at - kept
-            kept = stop
-        at = stop
-    memcpy(to, kept, end - kept)
-    to += end - kept
-    if to > start and to[-1] != 2 and plan.put.length + plan.origin.length:
-        to[0] = 2
-        to += 1
-    return to
-
-
-cdef bint is_dropped(const Plan *plan, const uint8_t *at, const uint8_t *stop) noexcept nogil:
-    """Whether the property [at, stop) has one of the names."""
-    cdef int32_t index
-    cdef const Name *name
-    for index in range(plan.first[at[0]], plan.first[at[0] + 1]):
-        name = &plan.dropped[index]
-        if name.length < stop - at and at[name.length] == 1 and memcmp(at, name.at, name.length) == 0:
-            return True
-    return False
-
-
-cdef uint8_t *put_origin(const Plan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
-    memcpy(to, plan.origin.at, plan.origin.length)
-    to += plan.origin.length
-    memcpy(to, view.topic.at, view.topic.length)
-    to += view.topic.length
-    memcpy(to, b"\x02REPLAY_QUEUE\x01", 14)
-    to = put_number(view.queue_id, to + 14)
-    memcpy(to, b"\x02REPLAY_OFFSET\x01", 15)
-    to = put_number(view.queue_offset, to + 15)
-    to[0] = 2
-    return to + 1
-
-
-cdef uint8_t *put_number(int64_t value, uint8_t *to) noexcept nogil:
-    cdef uint8_t digits[NUMBER_BYTES_MAX]
-    cdef int at = NUMBER_BYTES_MAX
-    cdef unsigned long long left = value if value >= 0 else -<unsigned long long> value
-    if value < 0:
-        to[0] = c"-"
-        to += 1
-    while True:
-        at -= 1
-        digits[at] = c"0" + left % 10
-        left //= 10
-        if left == 0:
-            break
-    memcpy(to, digits + at, NUMBER_BYTES_MAX - at)
-    return to + NUMBER_BYTES_MAX - at
-
-
-# ---- items ----
 
 cdef uint8_t *put_item(const Plan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
     """Where it ends; NULL if its properties are too long."""
