@@ -1,11 +1,13 @@
 """Placing: which queue each row of an Arrow batch goes to, without an object a row.
 
-`queueId` comes before `shardingKey`; rows with neither go anywhere. Rows of one queue keep their order. Any thread.
+`queueId` comes before `shardingKey`; rows with neither go anywhere. If several brokers have a queue of the id, the
+column `brokerName` says which: a source queue goes to one queue. Rows of one queue keep their order. Any thread.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,6 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.message_columns import texts, whole_numbers
 
-QUEUES_MAX = 1 << 20
 QUEUE_ID_MAX = 1 << 16
 Indexes = npt.NDArray[np.int64]
 Queues = Callable[[str], Sequence[MessageQueue]]
@@ -52,7 +53,7 @@ def placed(
         if "shardingKey" in batch.schema.names:
             _by_sharding_key(batch.column("shardingKey"), rows, place, len(there))
         if "queueId" in batch.schema.names and choice is not QueueChoice.ANY:
-            _by_queue_id(batch.column("queueId"), rows, place, there, choice)
+            _by_queue_id(batch, rows, place, there, choice)
         for index, part in groups(place):
             yield Stretch(name, None if index < 0 else there[index], rows[part])
 
@@ -64,10 +65,7 @@ def topics_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, I
     column = batch.column("topic")
     if column.null_count:
         raise OptionWrong("column topic: null in a row; fill it, or give the option topic for all rows")
-    coded = column.dictionary_encode()
-    names = coded.dictionary.to_pylist()
-    for code, rows in groups(np.asarray(coded.indices).astype(np.int64)):
-        yield names[code], rows
+    yield from _values(column)
 
 
 def groups(codes: Indexes) -> Iterator[tuple[int, Indexes]]:
@@ -81,6 +79,14 @@ def groups(codes: Indexes) -> Iterator[tuple[int, Indexes]]:
         yield int(sorted_codes[start]), order[start:stop]
 
 
+def _values(column: pa.Array) -> Iterator[tuple[str, Indexes]]:
+    """Each text that is there, and where, ascending."""
+    coded = column.dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    for code, rows in groups(np.asarray(coded.indices).astype(np.int64)):
+        yield names[code], rows
+
+
 def _by_sharding_key(column: pa.Array, rows: Indexes, place: Indexes, count: int) -> None:
     """As Java's client chooses by the hash of a String."""
     hashes = np.abs(np.asarray(texts(column).hashes()).astype(np.int64))[rows]
@@ -89,23 +95,42 @@ def _by_sharding_key(column: pa.Array, rows: Indexes, place: Indexes, count: int
 
 
 def _by_queue_id(
-    column: pa.Array, rows: Indexes, place: Indexes, there: Sequence[MessageQueue], choice: QueueChoice
+    batch: pa.RecordBatch, rows: Indexes, place: Indexes, there: Sequence[MessageQueue], choice: QueueChoice
 ) -> None:
+    column = batch.column("queueId")
     ids = np.asarray(whole_numbers(column))[rows]
     given = np.asarray(column.is_valid())[rows]
-    if choice is QueueChoice.MODULO:
-        place[given] = (ids % len(there))[given]
+    if "brokerName" not in batch.schema.names:
+        place[given] = _indexes(ids[given], there, list(range(len(there))), choice)
         return
+    names = batch.column("brokerName").fill_null("").take(pa.array(rows))
+    for name, all_of_it in _values(names):
+        part = all_of_it[given[all_of_it]]
+        place[part] = _indexes(ids[part], there, _at_broker(there, name), choice)
+
+
+def _at_broker(there: Sequence[MessageQueue], name: str) -> list[int]:
+    """Queues of the broker of that name, or else of one that is always the same for it; sorted."""
+    names = sorted({queue.broker_name for queue in there})
+    chosen = name if name in names else names[crc32(name.encode()) % len(names)]
+    return [index for index, queue in enumerate(there) if queue.broker_name == chosen]
+
+
+def _indexes(
+    ids: Indexes, there: Sequence[MessageQueue], first: Sequence[int], choice: QueueChoice
+) -> Indexes:
+    """Of the queues with these ids; `first` says which go before others with the same id."""
+    if choice is QueueChoice.MODULO:
+        return np.asarray(first, dtype=np.int64)[ids % len(first)]
     table = np.full(QUEUE_ID_MAX, -1, dtype=np.int64)
-    for index, queue in reversed(list(enumerate(there))):
-        table[queue.queue_id] = index
+    for index in (*reversed(range(len(there))), *reversed(first)):
+        table[there[index].queue_id] = index
     within = (ids >= 0) & (ids < QUEUE_ID_MAX)
     found = np.where(within, table[np.where(within, ids, 0)], -1)
-    missing = given & (found < 0)
-    if missing.any():
-        known = sorted({queue.queue_id for queue in there})
+    if (found < 0).any():
+        known = ", ".join(map(str, sorted({queue.queue_id for queue in there})[:16]))
         raise OptionWrong(
-            f"column queueId: {there[0].topic} has no queue {ids[missing][0]} that can be written to, only "
-            f"{', '.join(map(str, known[:16]))}; set the option queues to modulo or any, or drop the column"
+            f"column queueId: {there[0].topic} has no queue {ids[found < 0][0]} that can be written to, only {known}; "
+            "set the option queues to modulo or any, or drop the column"
         )
-    place[given] = found[given]
+    return found

@@ -79,3 +79,29 @@ def test_groups_are_complete_and_ascending() -> None:
     assert all((codes[rows] == code).all() and (np.diff(rows) > 0).all() for code, rows in found.items())
     assert sum(map(len, found.values())) == 1000
     assert list(groups(codes[:0])) == []
+
+
+def test_a_queue_is_looked_for_at_the_broker_of_the_same_name_first() -> None:
+    def two(topic: str) -> Sequence[MessageQueue]:
+        return [
+            MessageQueue(topic, broker, number)
+            for broker, most in (("a", 4), ("b", 2))
+            for number in range(most)
+        ]
+
+    def found(choice: QueueChoice, **columns: Sequence[int | str | None]) -> list[tuple[str, int]]:
+        place: dict[int, tuple[str, int]] = {}
+        for stretch in placed(pa.record_batch(columns), "T", two, choice):
+            assert stretch.queue is not None
+            place |= dict.fromkeys(stretch.rows.tolist(), (stretch.queue.broker_name, stretch.queue.queue_id))
+        return [place[row] for row in range(len(place))]
+
+    ids, names = [1, 1, 3, 3, 0], ["a", "b", "a", "b", None]
+    exact = found(QueueChoice.EXACT, queueId=ids, brokerName=names)
+    assert exact[:4] == [("a", 1), ("b", 1), ("a", 3), ("a", 3)]
+    modulo = found(QueueChoice.MODULO, queueId=ids, brokerName=names)
+    assert modulo[:4] == [("a", 1), ("b", 1), ("a", 3), ("b", 1)]
+    assert found(QueueChoice.EXACT, queueId=[1, 0]) == [("a", 1), ("a", 0)]
+    strangers = found(QueueChoice.EXACT, queueId=[0] * 50, brokerName=[f"other-{n % 25}" for n in range(50)])
+    assert strangers[:25] == strangers[25:]
+    assert {name for name, _ in strangers} == {"a", "b"}
