@@ -9,20 +9,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from firearrow._native.bulk.arrays import Lists, Texts
-from firearrow._native.bulk.batches import (
+from firearrow._native.bulk.rows import Rows
+from firearrow.client.message import Property
+from firearrow.spark_tools.columns import COLUMNS
+from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.provenance import (
     BROKER_OWN,
+    NAMES,
     REPLAY_BROKER,
     REPLAY_JOB,
     REPLAY_OFFSET,
     REPLAY_QUEUE,
     REPLAY_TOPIC,
 )
-from firearrow._native.bulk.rows import Rows
-from firearrow.client.message import Property
-from firearrow.spark_tools.columns import COLUMNS
-from firearrow.spark_tools.errors import OptionWrong
-
-REPLAYS = frozenset({REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC, REPLAY_QUEUE, REPLAY_OFFSET})
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -155,7 +154,7 @@ def rows_of(batch: pa.RecordBatch, *, job: str | None = None, ids: tuple[str, in
         body, texts=text_columns, lists=list_columns, numbers=numbers, ids=ids,
         constants={REPLAY_JOB: job} if job is not None else {},
         properties=pairs(batch.column("properties")) if "properties" in there else None,
-        dropped=BROKER_OWN | (REPLAYS if job is not None else frozenset()),
+        dropped=BROKER_OWN.union(NAMES if job is not None else ()),
         flags=whole_numbers(batch.column("flag"), pa.int32(), 0) if "flag" in there else None,
     )  # fmt: skip
 

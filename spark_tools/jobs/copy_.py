@@ -238,7 +238,8 @@ def sentence_of(text: str) -> SparkToolsError:
     """Our own refusal out of what Spark made of it."""
     found = re.search(r"firearrow\.spark_tools\.errors\.(\w+): ([^\n]+)", text)
     if found is None:
-        return SparkToolsError(f"the stream ended: {text.strip().splitlines()[0]}")
+        faults = re.findall(r"^(?:E\s+)?(\w*(?:Error|Exception): [^\n]+)", text, re.MULTILINE)
+        return SparkToolsError(f"the stream ended: {faults[-1] if faults else text.strip().splitlines()[0]}")
     kind = {"DataLoss": DataLoss, "OptionWrong": OptionWrong}.get(found[1], SendFailed)
     return kind(found[2])
 
