@@ -19,6 +19,7 @@ from firearrow.spark_tools.offline.log import Log
 
 LIGHT_PREFIX = "%LMQ%"
 ENTRIES_AT_ONCE = 16384
+ENTRIES_LOOKED_AT = 1000
 LOOKS = 2
 """At the last record: its entry may have been half written at the first."""
 ENTRIES_SUMMED = 1 << 20
@@ -52,12 +53,20 @@ class StoredQueue:
         return first, self._whole_end(first, end)
 
     def last_whole(self) -> int:
-        """The physical end of the last record that is whole; 0 if there is none."""
+        """The physical end of the last record that is whole; 0 if none is found. Looks at the last entries one by one,
+        then in growing steps: a power failure leaves a row of entries without records."""
         self.entries.refresh()
         end = self.entries.end()
         first = self._first(self.entries.first, end)
-        last = bisect_left(range(first, end), True, key=lambda number: self._record(number) is None)
-        entry = self.entries.at(first + last - 1) if last else None
+        low, looked = end - 1, 0
+        while low >= first and self._record(low) is None:
+            looked += 1
+            low -= max(1, looked - ENTRIES_LOOKED_AT)
+        if low < first:
+            return 0
+        high = min(end, low + max(1, looked - ENTRIES_LOOKED_AT))
+        last = low + bisect_left(range(low + 1, high), True, key=lambda number: self._record(number) is None)
+        entry = self.entries.at(last)
         return 0 if entry is None else entry.end
 
     def _first(self, first: int, end: int) -> int:
