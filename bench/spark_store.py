@@ -12,18 +12,16 @@ TOPICS = tuple(f"orders-{number}" for number in range(4))
 QUEUES = 4
 BODY_BYTES = 1024
 BATCH = 100
-BODIES = 256
+PLAIN = b"an order of many things " * 512
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 BEGUN_MS = 1_760_000_000_000
 
 
-def bodies(body_bytes: int) -> list[bytes]:
-    dice = random.Random(7)
-    plain = b"an order of many things " * (body_bytes // 24 + 1)
-    return [dice.randbytes(body_bytes // 2) + plain[: body_bytes - body_bytes // 2] for _ in range(BODIES)]
+def body(dice: random.Random, body_bytes: int) -> bytes:
+    return dice.randbytes(body_bytes // 2) + PLAIN[: body_bytes - body_bytes // 2]
 
 
-def item(number: int, body: bytes) -> bytes:
+def item(number: int, text: bytes) -> bytes:
     """One message of a batch."""
     named = {
         "UNIQ_KEY": f"{number:032X}",
@@ -32,21 +30,20 @@ def item(number: int, body: bytes) -> bytes:
         "KEYS": f"order-{number:09}",
     }
     properties = "".join(f"{name}\x01{value}\x02" for name, value in named.items()).encode()
-    size = 22 + len(body) + len(properties)
-    head = size.to_bytes(4, "big") + bytes(12) + len(body).to_bytes(4, "big")
-    return head + body + len(properties).to_bytes(2, "big") + properties
+    size = 22 + len(text) + len(properties)
+    head = size.to_bytes(4, "big") + bytes(12) + len(text).to_bytes(4, "big")
+    return head + text + len(properties).to_bytes(2, "big") + properties
 
 
 def make(folder: Path, log_bytes: int, body_bytes: int = BODY_BYTES) -> int:
     """A closed store whose log has about so many bytes: how many messages."""
-    made, number, now_ms = bodies(body_bytes), 0, BEGUN_MS
+    dice, number, now_ms = random.Random(7), 0, BEGUN_MS
     with MessageStore.open(folder) as store:
         while store.written < log_bytes:
             for topic in TOPICS:
                 for queue_id in range(QUEUES):
-                    items = b"".join(
-                        item(each, made[each % BODIES]) for each in range(number, number + BATCH)
-                    )
+                    numbers = range(number, number + BATCH)
+                    items = b"".join(item(each, body(dice, body_bytes)) for each in numbers)
                     store.put_batch(
                         topic, queue_id, items, sys_flag=0, born_timestamp=now_ms, born_host=HOST, store_host=HOST,
                         now_ms=now_ms + 1,
