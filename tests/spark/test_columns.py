@@ -314,6 +314,13 @@ def test_what_is_not_there_cannot_be_taken(bad: dict[str, int]) -> None:
         Columns(spans_of(record_bytes(b"")), **bad)
 
 
+def test_without_properties_none_are_told() -> None:
+    found = Columns(spans_of(record_bytes(b"", b"TAGS\x01t")), properties=False)
+    for ask in (found.properties, lambda: found.value(b"TAGS")):
+        with pytest.raises(ValueError, match="made without properties"):
+            ask()
+
+
 def test_a_batch_outlives_its_window() -> None:
     batch = record_batch(spans_of(record_bytes(b"body" * 100, b"TAGS\x01t")), ALL, BROKER, open_bodies=False)
     [row] = rows_of(pickle.loads(pickle.dumps(batch)))
