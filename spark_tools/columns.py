@@ -18,6 +18,7 @@ from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
 
 BATCH_RECORDS_MAX = 8192
 BATCH_BYTES_MAX = 4 << 20
+OFFSET_MAX = (1 << 31) - 1
 PROPERTY_OF = {"tags": b"TAGS", "keys": b"KEYS", "uniqKey": b"UNIQ_KEY"}
 
 
@@ -65,6 +66,10 @@ class Filling:
     def broker(self, name: str) -> pa.Array:
         """The same name in each row."""
         count, text = len(self.found), self.broker_name.encode()
+        if count * len(text) > OFFSET_MAX:
+            raise OverflowError(
+                f"{name}: {count * len(text)} bytes in one batch of {count} records: take fewer"
+            )
         offsets = (np.arange(count + 1, dtype=np.int64) * len(text)).astype(np.int32)
         return self._array(name, None, offsets.tobytes(), text * count)
 

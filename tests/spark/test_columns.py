@@ -292,6 +292,12 @@ def test_more_than_an_offset_holds_is_refused() -> None:
         found.body()
 
 
+def test_more_of_a_broker_s_name_than_an_offset_holds_is_refused() -> None:
+    spans = spans_of(record_bytes(b""), record_bytes(b""))
+    with pytest.raises(OverflowError, match=r"brokerName: 2147483648 bytes .* of 2 records: take fewer"):
+        record_batch(spans, ["brokerName"], "b" * (1 << 30), open_bodies=False)
+
+
 def test_a_record_that_changes_under_the_window_is_noticed() -> None:
     window = bytearray(record_bytes(b"one") + record_bytes(b"two"))
     spans = from_answer(window)
