@@ -38,6 +38,7 @@ class Refused:
 
 def context(job: str) -> SparkContext:
     """The session's, or a new one with what bulk jobs need."""
+    SparkContext._ensure_initialized()  # before it a SparkConf does not know what spark-submit was told
     settings = SparkConf().setAppName(f"firearrow {job}").setIfMissing("spark.master", "local[*]")
     for name, value in SETTINGS.items():
         settings.setIfMissing(name, value)
