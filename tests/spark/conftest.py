@@ -135,6 +135,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
 @pytest.fixture
 def fresh_broker(tmp_path: Path) -> Iterator[LocalBroker]:
     """One of the test's own, to be killed and started again."""
+    (tmp_path / "fresh").mkdir()
     with LocalBroker(tmp_path / "fresh" / BROKER, settings=SETTINGS) as running:
         yield running
 
