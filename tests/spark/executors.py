@@ -1,0 +1,42 @@
+"""Executors that have numpy and pyarrow, and of FireArrow only what they are sent: a bare interpreter for workers.
+
+`spark_home` is the installed PySpark under another name, so that what a local cluster writes into its home is ours.
+"""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+NEEDED = ("numpy", "numpy.libs", "pyarrow")
+
+
+def bare_python(folder: Path) -> Path:
+    """An environment without this package; its interpreter."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
+    python = folder / "bin" / "python"
+    told = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    for name in NEEDED:
+        installed = _folder("numpy").parent / name
+        if installed.exists():
+            (Path(told.stdout.strip()) / name).symlink_to(installed)
+    return python
+
+
+def spark_home(folder: Path) -> Path:
+    """A SPARK_HOME whose files are those of the installed PySpark."""
+    folder.mkdir()
+    for path in _folder("pyspark").iterdir():
+        if path.name != "work":
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return Path(next(iter(spec.submodule_search_locations)))
