@@ -1,6 +1,7 @@
 """Messages of one topic with the same unique key: exactly, by Spark, which spills to disk what does not fit.
 
-A producer that was not answered sends again, so a few are no fault of a store.
+A producer that was not answered sends again, so a few are no fault of a store. Topics of retries, dead letters and the
+system are left out: there a message comes again by right.
 """
 
 from collections.abc import Sequence
