@@ -4,6 +4,7 @@ Kept open for the next task when nobody uses it: workers are used again. Asks ag
 """
 
 import asyncio
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -32,7 +33,7 @@ PASSING = (TransportError, TooManyRequests, NoNameServer)
 class Link:
     """`take` one, `give_back` it."""
 
-    _making = threading.Lock()
+    _making: ClassVar[threading.Lock] = threading.Lock()
     _idle: ClassVar[OrderedDict[Target, "Link"]] = OrderedDict()
 
     @classmethod
@@ -55,6 +56,11 @@ class Link:
                 del self._idle[link.target]
         for link in closing:
             link._close()
+
+    @classmethod
+    def forked(cls) -> None:
+        """In the child: whoever held the lock is not there any more, and the links are the parent's."""
+        cls._making, cls._idle = threading.Lock(), OrderedDict()
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -133,3 +139,6 @@ class Patience:
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
         return True
+
+
+os.register_at_fork(after_in_child=Link.forked)

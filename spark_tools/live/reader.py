@@ -55,10 +55,10 @@ class LiveReader:
     def queues(self, topic: str) -> list[MessageQueue]:
         try:
             return self._ask(lambda admin: admin.queues(topic))
-        except NoRoute:
+        except TopicMissing as missing:
             raise TopicMissing(
                 f"topic {topic}: no broker behind {self._target} has a queue of it to read"
-            ) from None
+            ) from missing
 
     def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
         async def asking(admin: Admin) -> list[tuple[int, int]]:
@@ -124,8 +124,8 @@ class LiveReader:
     def _ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         try:
             return self._link.ask(question, self._timeout_s)
-        except NoRoute:
-            raise
+        except NoRoute as error:
+            raise TopicMissing(f"{self._target}: {error}") from error
         except ClientError as error:
             raise Refused(f"{self._target}: {error}") from error
 

@@ -86,13 +86,15 @@ class Sender:
             self._link.give_back()
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Those that can be written to, sorted. TopicMissing, Unreachable."""
+        """Those that can be written to, sorted. TopicMissing, Unreachable, SendFailed."""
         try:
             return self._link.ask(lambda admin: admin.queues(topic, write=True), self._timeout_s)
         except NoRoute:
             raise TopicMissing(
                 f"topic {topic}: {self._target} has no queue of it that can be written to: create the topic there first"
             ) from None
+        except ClientError as error:
+            raise SendFailed(f"topic {topic}: {self._target}: {error}") from error
 
     def send_batch(
         self, queue: MessageQueue, body: bytes, count: int, *, sys_flag: int = 0, born_ms: int = 0

@@ -1,7 +1,11 @@
 """What brokers answer to pulls in rare states: each ends in records, in a named loss, or in a clear error."""
 
+import json
+import multiprocessing
+import os
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -298,3 +302,57 @@ def test_a_topic_without_a_route_is_an_error(cluster: Scripted) -> None:
     cluster.known = False
     with pytest.raises(SparkToolsError, match="T"):
         read(cluster, 0, 50, timeout_s=0.2)
+
+
+class WithSlave(Scripted):
+    """`b` is the slave of `a`, as routes say."""
+
+    def _route(self, request: RemotingCommand) -> Answer:
+        answer = super()._route(request)
+        if answer is not None and answer.body:
+            route = json.loads(answer.body)
+            addresses = {"0": self.brokers["a"].address, "1": self.brokers["b"].address}
+            route["brokerDatas"] = [{"brokerName": "a", "brokerAddrs": addresses, "cluster": "c"}]
+            route["queueDatas"] = route["queueDatas"][:1]
+            answer.body = json.dumps(route).encode()
+        return answer
+
+
+def test_a_slave_that_the_master_suggests_is_asked_and_the_master_when_it_fails() -> None:
+    master, slave = Broker(0, 100), Broker(0, 100)
+
+    def suggests(broker: Broker, request: RemotingCommand) -> Answer:
+        answer = Broker.answer(broker, request)
+        if answer is not None and request.code == RequestCode.PULL_MESSAGE:
+            answer.ext["suggestWhichBrokerId"] = "1"
+        return answer
+
+    with Beside() as beside:
+        cluster = beside.enter(WithSlave("a", "b"))
+        for name, broker in (("a", master), ("b", slave)):
+            cluster.brokers[name].answer = partial(suggests, broker)  # type: ignore[method-assign]
+        slave.rules = [slave.plain] * 4 + [lambda request, at: request.answer(14, "ends")]
+        assert read(cluster, 0, 100) == list(range(100))
+    assert master.asked[0] == 0
+    assert slave.asked[:5] == [10, 20, 30, 40, 50]
+    assert master.asked[1] == slave.asked[4], "what the slave refused is asked of the master"
+
+
+def test_a_process_that_was_forked_has_links_of_its_own(cluster: Scripted) -> None:
+    """As workers of Spark are made."""
+    put(cluster, Broker(0, 20))
+    assert read(cluster, 0, 20) == list(range(20))
+    child = multiprocessing.get_context("fork").Process(target=read_in_child, args=(cluster.name_server,))
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0
+
+
+def read_in_child(name_server: str) -> None:
+    with BrokerOrigin(Target(name_server=name_server)).open() as reader:
+        found = list(reader.read(QueueRange(QUEUE, 0, 20), ALL, never, bytes_max=1))
+    os._exit(0 if sum(map(len, found)) == 20 else 1)
+
+
+def never(part: QueueRange, why: str) -> None:
+    raise AssertionError(f"{part} is said to be lost: {why}")
