@@ -16,10 +16,12 @@ from firearrow._native.store.record import RecordError
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.offline.entries import ENTRY, FIELDS, PRE_BLANK_SIZE, Entries, Entry
 from firearrow.spark_tools.offline.log import Log
+from firearrow.spark_tools.offline.rolled import segment_at
 
 LIGHT_PREFIX = "%LMQ%"
 ENTRIES_AT_ONCE = 16384
 ENTRIES_LOOKED_AT = 1000
+"""One by one, for a record that is whole."""
 LOOKS = 2
 """At the last record: its entry may have been half written at the first."""
 ENTRIES_SUMMED = 1 << 20
@@ -75,8 +77,9 @@ class StoredQueue:
         low = self.log.first
 
         def is_there(number: int) -> bool:
+            """Or has lost its file: then it will be told as lost."""
             entry = self.entries.at(number)
-            return entry is not None and not entry.is_blank and entry.physical >= low
+            return entry is None or (not entry.is_blank and entry.physical >= low)
 
         if first == end or is_there(first):
             return first
@@ -108,14 +111,34 @@ class StoredQueue:
             return None
 
     def offset_at(self, ms: int) -> int:
-        """The first offset stored at `ms` or later; the end if there is none. Records that are gone count as older."""
+        """The first offset stored at `ms` or later; the end if there is none.
+
+        Records that cannot be read count as stored with the next one that can: so they are asked for, and told as lost.
+        """
         first, end = self.bounds()
 
         def is_later(number: int) -> bool:
-            record = self._record(number)
-            return record is not None and record.store_ms(0) >= ms
+            for _ in range(ENTRIES_LOOKED_AT):
+                if number >= end:
+                    break
+                record = self._record(number)
+                if record is not None:
+                    return record.store_ms(0) >= ms
+                number = self._behind_hole(number, end)
+            return True
 
         return first + bisect_left(range(first, end), True, key=is_later)
+
+    def _behind_hole(self, number: int, end: int) -> int:
+        """The next entry, or the first one behind a file of the log or of entries that is not there."""
+        place = self.place_of(number)
+        if place is None:
+            following = self.entries.next_there(number)
+            return end if following is None else following
+        if segment_at(self.log.segments, place) is not None:
+            return number + 1
+        base = self.log.next_file(place)
+        return number + 1 if base is None else max(number + 1, self.offset_behind(base, number, end))
 
     def place_of(self, number: int) -> int | None:
         """The physical offset that an entry of `bounds` names."""

@@ -170,6 +170,23 @@ def test_a_missing_segment_is_lost_by_name_and_the_rest_is_read(root: Path) -> N
     assert told.reasons == [f"no file in {root / 'commitlog'} has them"]
 
 
+def test_times_lead_to_what_is_missing_and_not_behind_it(root: Path) -> None:
+    """Otherwise a start by time would pass over it in silence."""
+    segments = sorted((root / "commitlog").iterdir())
+    homes = [record_at(root, n)[0] for n in range(COUNT)]
+    for path in segments[1:-1]:
+        path.unlink()
+    gone = [n for n in range(COUNT) if homes[n] in segments[1:-1]]
+    path, position, _ = record_at(root, COUNT - 2)
+    write_at(path, position + 4, b"\0")
+    with opened(root) as reader:
+        for number in range(COUNT):
+            wanted = gone[0] if number in gone or number == gone[-1] + 1 else number
+            wanted = COUNT - 2 if number == COUNT - 1 else wanted
+            assert reader.offset_at(QUEUE, 1000 + number) == wanted
+        assert reader.offset_at(QUEUE, 1000 + COUNT) == COUNT
+
+
 def test_a_missing_queue_file_is_lost_by_name(root: Path) -> None:
     path, _ = entry_at(root, 20)
     path.unlink()
@@ -237,6 +254,16 @@ def test_what_the_broker_deleted_is_before_the_first(root: Path) -> None:
         assert offsets(reader, 0, 1, told) == []
     assert told.ranges == [(kept - 2, kept), (0, 1)]
     assert told.reasons == ["they are not in the store any more"] * 2
+
+
+def test_a_missing_queue_file_does_not_hide_what_is_before_it(root: Path) -> None:
+    first, second = sorted((root / "commitlog").iterdir())[:2]
+    kept = next(n for n in range(COUNT) if record_at(root, n)[0] == second)
+    first.unlink()
+    for number in range(kept // 10 * 10 + 10, COUNT - 10, 10):
+        entry_at(root, number)[0].unlink()
+    with opened(root) as reader:
+        assert reader.bounds([QUEUE])[QUEUE] == (kept, COUNT)
 
 
 def test_entries_before_the_queue_began_are_passed_over(root: Path) -> None:
