@@ -42,6 +42,8 @@ class AuditedStore:
             fd = os.open(self.path("lock"), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise StoreUnreadable(f"{self.path('lock')} cannot be opened: {error.strerror}") from None
         try:
             asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
             return bool(FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)

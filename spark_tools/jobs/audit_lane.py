@@ -13,7 +13,8 @@ from pyspark import Accumulator, SparkContext
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from firearrow.spark_tools.jobs.lane import WorkersLackPackage
+from firearrow.spark_tools.errors import SparkToolsError, StoreUnreadable
+from firearrow.spark_tools.jobs.lane import Refused, WorkersLackPackage
 
 PARTS_MIN = 64
 PARTS_A_CORE = 4
@@ -24,13 +25,16 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """One task as Spark calls it: (task, weight) → what it saw."""
+    """One task as Spark calls it: (task, weight) → what it saw, or why it was refused."""
 
     work: Callable[[Any], Any]
     done: Accumulator[int]
 
     def __call__(self, task: tuple[Any, int]) -> Any:  # noqa: ANN401 (it is whatever the work gives)
-        seen = self.work(task[0])
+        try:
+            seen = self.work(task[0])
+        except SparkToolsError as error:
+            return Refused(str(error))
         self.done.add(task[1])
         return seen
 
@@ -50,19 +54,22 @@ class SparkLane:
         done = self._spark.accumulator(0)
         pairs = list(zip(tasks, weights, strict=True))
         with self._shown(step, done, sum(weights)):
-            try:
-                return (
-                    self._spark.parallelize(pairs, min(len(pairs), self.width))
-                    .map(Doing(work, done))
-                    .collect()
-                )
-            except Exception as error:
-                if "No module named 'firearrow" in str(error):
-                    raise WorkersLackPackage(
-                        "the executors' Python has no firearrow: install it there, or ship it with the archive that "
-                        "`firearrow spark pack` makes"
-                    ) from None
-                raise
+            seen = self._collect(Doing(work, done), pairs)
+        refused = [each.text for each in seen if isinstance(each, Refused)]
+        if refused:
+            raise StoreUnreadable(refused[0])
+        return seen
+
+    def _collect(self, doing: Doing, pairs: Sequence[tuple[Any, int]]) -> list[Any]:
+        try:
+            return self._spark.parallelize(pairs, min(len(pairs), self.width)).map(doing).collect()
+        except Exception as error:
+            if "No module named 'firearrow" in str(error):
+                raise WorkersLackPackage(
+                    "the executors' Python has no firearrow: install it there, or ship it with the archive that "
+                    "`firearrow spark pack` makes"
+                ) from None
+            raise
 
     @contextmanager
     def _shown(self, step: str, done: Accumulator[int], total: int) -> Iterator[None]:
