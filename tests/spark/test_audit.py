@@ -16,7 +16,9 @@ from firearrow.spark_tools.audit.auditing import Auditing, HereLane, StoreSeen
 from firearrow.spark_tools.audit.findings import Finding, Kind
 from firearrow.spark_tools.audit.store import AuditedStore, stores_of
 from firearrow.spark_tools.errors import OptionWrong, StoreUnreadable
+from tests.spark.record_bytes import record_bytes
 from tests.spark.stores import SETTINGS, TOPICS, Golden, KnownStore, send_known
+from tests.store.stores import open_store, put
 
 ENTRY = 20
 
@@ -166,6 +168,25 @@ def test_a_store_that_was_killed_is_said_to_be(tmp_path: Path) -> None:
     seen = audited(broker.store)
     assert totals(seen) == {}
     assert seen.state == ["the broker was not stopped cleanly: its next start looks at the end of the log"]
+
+
+@pytest.mark.parametrize("range_bytes", [150, 200, 250, 333])
+def test_a_body_that_looks_like_a_record_of_its_place_is_none(tmp_path: Path, range_bytes: int) -> None:
+    root = tmp_path / "forged"
+    with open_store(root, segment_bytes=65536, index_slots=10, index_entries=20) as opened:
+        put(opened, b"first")
+        opened.write()
+        first = audited(root).log.end
+        forged = first + 88 + 200
+        body = bytes(200) + record_bytes(b"y" * 50, topic="Forged", physical_offset=forged) + bytes(100)
+        put(opened, body)
+        put(opened, b"last")
+        opened.write()
+    for width in (1, 2, 500):
+        seen = audited(root, range_bytes=range_bytes, width=width)
+        assert totals(seen) == {}
+        assert seen.tallies.queues.rows.keys() == {("T", 0)}
+        assert seen.numbers["records"] == 3
 
 
 # ---- the log ---------------------------------------------------------------------------------------------------------

@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.spark_tools.audit.summary import kind_of
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import OptionWrong, StoreUnreadable
 from firearrow.spark_tools.jobs import audit as job
 from firearrow.spark_tools.jobs.audit import CheckArguments
+from firearrow.spark_tools.jobs.audit_lane import Doing
+from firearrow.spark_tools.jobs.lane import Refused
 from tests.spark.stores import TOPICS, Golden, KnownStore
 
 if TYPE_CHECKING:
@@ -108,3 +110,19 @@ def test_delay_levels_are_checked(levels: str) -> None:
 def test_delay_levels_are_seconds() -> None:
     assert CheckArguments(delay_levels="1s 2m 3h 1d").delays_s() == (1, 120, 10800, 86400)
     assert CheckArguments().delays_s()[:3] == (1, 5, 10)
+
+
+def test_what_a_worker_refuses_comes_back_as_a_sentence() -> None:
+    class Counted:
+        value = 0
+
+        def add(self, term: int) -> None:
+            self.value += term
+
+    def refusing(task: str) -> str:
+        raise StoreUnreadable(f"{task} may not be read")
+
+    counted = Counted()
+    assert Doing(refusing, counted)(("x", 5)) == Refused("x may not be read")  # type: ignore[arg-type]
+    assert Doing(str.upper, counted)(("x", 7)) == "X"  # type: ignore[arg-type]
+    assert counted.value == 7
