@@ -107,9 +107,11 @@ class Auditing:
     def run(self) -> StoreSeen:
         began = time.monotonic()
         seen, store = self.seen, self._store
-        segments = store.segments()
+        segments, end = store.segments(), None
         offsets = read_offsets(store, seen.findings)
-        end = store.log_end() if self._growing else None
+        if self._growing:
+            end = store.log_end()
+            segments = store.segments()
         index = index_files(store, self._index_slots) if self._settings.with_index else []
         self._describe(segments, index)
         log = self._look_at_log(segments, end, index)
@@ -148,7 +150,7 @@ class Auditing:
                 Finding(Kind.MISSING_SEGMENT, store.name, path, 0, why, start, bytes=stop - start)
             )
         length = max((segment.length for segment in segments), default=0)
-        for segment in segments:
+        for segment in segments[:-1] if self._growing else segments:
             if segment.length < length:
                 why = f"it has {segment.length} bytes, and others have {length}"
                 self.seen.findings.add(

@@ -8,6 +8,7 @@ LEFT, BOTTOM, TOP = 64, 24, 10
 ROW = 24
 NAME_WIDTH = 300
 NAME_CHARS = 44
+BAR_MAX = 48.0
 
 
 def shortened(number: float) -> str:
@@ -28,7 +29,7 @@ def over_time(points: Sequence[tuple[str, int, str]], label: str) -> str:
     step = inner / max(1, len(points))
     bars = [
         f'<rect class="bar" x="{LEFT + n * step:.1f}" y="{TOP + room - room * height / high:.1f}" '
-        f'width="{max(0.8, step * 0.85):.1f}" height="{room * height / high:.1f}"><title>{escape(text)}</title></rect>'
+        f'width="{min(BAR_MAX, max(0.8, step * 0.85)):.1f}" height="{room * height / high:.1f}"><title>{escape(text)}</title></rect>'
         for n, (_, height, text) in enumerate(points)
     ]
     lines = []
