@@ -74,21 +74,6 @@ cdef inline void close(Piece *piece, const uint8_t *end) noexcept nogil:
     piece.to += 1
 
 
-cdef inline bint same(const Text *one, const Text *other) noexcept nogil:
-    """Names, never empty; most differ in what is asked first."""
-    return (
-        one.length == other.length and one.at[0] == other.at[0] and memcmp(one.at + 1, other.at + 1, one.length - 1) == 0
-    )
-
-
-cdef Text *value_of(Pair *pairs, Py_ssize_t count, const Text *name) noexcept nogil:
-    cdef Py_ssize_t index
-    for index in range(count):
-        if same(&pairs[index].name, name):
-            return &pairs[index].value
-    return NULL
-
-
 cdef Py_ssize_t last_ones(Pair *pairs, Py_ssize_t count) noexcept nogil:
     """How many stay once of equal names only the last does."""
     cdef Py_ssize_t index, later, kept = 0
