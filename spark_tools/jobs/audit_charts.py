@@ -27,11 +27,14 @@ def over_time(points: Sequence[tuple[str, int, str]], label: str) -> str:
     high = max((height for _, height, _ in points), default=0) or 1
     inner, room = WIDTH - LEFT, HEIGHT - BOTTOM - TOP
     step = inner / max(1, len(points))
-    bars = [
-        f'<rect class="bar" x="{LEFT + n * step:.1f}" y="{TOP + room - room * height / high:.1f}" '
-        f'width="{min(BAR_MAX, max(0.8, step * 0.85)):.1f}" height="{room * height / high:.1f}"><title>{escape(text)}</title></rect>'
-        for n, (_, height, text) in enumerate(points)
-    ]
+    width = min(BAR_MAX, max(0.8, step * 0.85))
+    bars = []
+    for n, (_, height, text) in enumerate(points):
+        tall = room * height / high
+        bars.append(
+            f'<rect class="bar" x="{LEFT + n * step:.1f}" y="{TOP + room - tall:.1f}" width="{width:.1f}" '
+            f'height="{tall:.1f}"><title>{escape(text)}</title></rect>'
+        )
     lines = []
     for share in (0.0, 0.5, 1.0):
         y = TOP + room * (1 - share)
