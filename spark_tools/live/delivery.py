@@ -78,8 +78,8 @@ class Delivery:
         except OSError as error:
             self._recover(error)
             return
-        for answer in answers:
-            self._take(answer)
+        for answer in sorted(answers, key=lambda answer: answer.code == ResponseCode.GO_AWAY):
+            self._take(answer)  # what is stored is not sent again because of another's answer
 
     def abandon(self) -> None:
         """What has no answer by now has failed."""

@@ -158,6 +158,7 @@ class Sender:
 
     def _settled(self, way: "_Way", request: Request) -> None:
         self._bytes -= len(request.body)
+        request.body = b""  # whoever waits later keeps no more than the offsets
         way.unanswered.remove(request)
         if request.failure is not None:
             way.failure = way.failure or request.failure

@@ -164,7 +164,7 @@ def test_what_is_refused_fails_with_the_broker_s_words_and_nothing_follows(
 
 def test_an_error_of_the_caller_is_not_hidden_by_waiting(beside: Beside) -> None:
     cluster = beside.enter(Scripted("a"))
-    cluster.brokers["a"].script = [None]
+    cluster.brokers["a"].silent = True
     pendings: list[Pending] = []
 
     def sends() -> None:
@@ -191,6 +191,19 @@ def test_a_busy_broker_is_asked_again(beside: Beside) -> None:
             sender.send_batch(queue, item(number), 1)
     assert [request.body for request in broker.sent] == [item(n) for n in (0, 0, 0, 1, 1, 2)]
     assert {request.ext["c"] for request in broker.sent} == {"t"}, "no template: topics are not made"
+
+
+def test_a_broker_that_sends_us_away_is_met_again_on_another_connection(beside: Beside) -> None:
+    cluster = beside.enter(Scripted("a"))
+    broker = cluster.brokers["a"]
+    broker.script = [0, 1500]
+    with Sender(Target(name_server=cluster.name_server)) as sender:
+        queues = [MessageQueue("t", "a", n) for n in (0, 1)]
+        for number in range(4):
+            sender.send_batch(queues[number % 2], item(number), 1)
+    bodies = [request.body for request in broker.sent]
+    assert set(bodies) == {item(n) for n in range(4)}
+    assert bodies.count(item(0)) <= bodies.count(item(1)) == 2
 
 
 def test_a_broker_that_stays_busy_is_an_error_in_time(beside: Beside) -> None:
