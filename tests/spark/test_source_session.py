@@ -147,9 +147,6 @@ def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore,
     assert {row.brokerName for row in twice.select("brokerName").distinct().collect()} == {"x", "y"}
     spark.sql(f"CREATE OR REPLACE TEMP VIEW log USING rocketmq OPTIONS (path '{store.root}', topic 'Orders')")
     assert spark.sql("SELECT count(*) FROM log").collect()[0][0] == len(store.of("Orders"))
-    spark.sql(f"CREATE TABLE log_table USING rocketmq OPTIONS (path '{store.root}', topic 'Orders')")
-    assert spark.table("log_table").count() == len(store.of("Orders"))
-    spark.sql("DROP TABLE log_table")
 
 
 @pytest.mark.parametrize(
