@@ -21,6 +21,7 @@ from firearrow.spark_tools.audit.ranges import LogRange
 from firearrow.spark_tools.audit.store import AuditedStore
 from firearrow.spark_tools.audit.tallies import Tallies
 from firearrow.spark_tools.audit.wording import KINDS, between, in_log, in_queue
+from firearrow.spark_tools.errors import StoreUnreadable
 from firearrow.spark_tools.offline.entries import Entries
 from firearrow.spark_tools.offline.mappings import Mapping, Mappings
 from firearrow.spark_tools.offline.rolled import Segment, segment_at
@@ -233,8 +234,12 @@ class Part:
                 return None
             if len(self._entries) >= QUEUES_MAX:
                 self._entries.clear()
-            entries = self._entries[key] = Entries(folder)
-            entries.refresh()
+            entries = Entries(folder)
+            try:
+                entries.refresh()
+            except StoreUnreadable:
+                return None  # `survey_queues` names it
+            self._entries[key] = entries
         return entries
 
     def _is_judged(self, queue: QueueSeen) -> bool:

@@ -359,6 +359,16 @@ def test_a_missing_file_of_a_queue_is_a_gap(store: KnownStore, tmp_path: Path) -
     assert seen.queues["Readings", 0].first == 100
 
 
+def test_a_folder_of_a_queue_that_cannot_be_read_is_a_finding(apache: Path) -> None:
+    folder = queue_file(apache, "GoldenOneQueue", 1).parent
+    (folder / "notes.txt").write_text("of mine")
+    seen = audited(apache)
+    finding = only(seen, Kind.UNREADABLE)
+    assert finding.file == str(folder)
+    assert "notes.txt is no file of a store" in finding.text
+    assert only(seen, Kind.NO_ENTRY).file == str(folder)
+
+
 # ---- the index -------------------------------------------------------------------------------------------------------
 
 INDEX_SLOTS, SLOT, INDEX_HEAD = 1000, 4, 40
