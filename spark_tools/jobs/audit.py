@@ -47,9 +47,7 @@ class CheckArguments:
     index: Annotated[bool, Option("--index/--no-index", help="Check the index of keys.")] = True
     index_slots: Annotated[
         int,
-        Option(
-            "--index-slots", help="maxHashSlotNum of the broker, if the files do not tell  [default: told]"
-        ),
+        Option("--index-slots", help="maxHashSlotNum of the broker, if the files do not tell (0)"),
     ] = 0
     delay_levels: Annotated[
         str | None,
