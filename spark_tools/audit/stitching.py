@@ -45,8 +45,8 @@ def stitched(
             left = from_place(ranges, log.end)
             part = again(left) if left else PartSeen()  # noqa: PLW2901 (it takes the other's place)
         if part.start >= 0:
-            start = rest_start if rest is not Rest.NOTHING else log.end
-            if 0 <= start < part.start:
+            start = rest_start if rest is not Rest.NOTHING else max(log.end, segments[0].base)
+            if start < part.start:
                 _between(
                     log,
                     store,
@@ -56,9 +56,10 @@ def stitched(
                     why,
                 )
             log.end, rest, rest_start, why = part.end, part.rest, part.rest_start, part.rest_why
-        elif (part.rest is Rest.TORN and rest is not Rest.TORN) or rest is Rest.NOTHING:
+        elif rest is Rest.NOTHING:
+            rest, rest_start, why = part.rest, part.rest_start, part.rest_why
+        elif rest is Rest.UNWRITTEN and part.rest is Rest.TORN:
             rest, why = part.rest, part.rest_why
-            rest_start = part.rest_start if rest_start < 0 else rest_start
         _merge(log, part)
     if rest is Rest.TORN and not growing:
         stop = segment_at(segments, rest_start)

@@ -239,6 +239,30 @@ def test_a_broken_head_costs_one_record_and_its_entry_is_named(apache: Path, fie
     assert totals(seen)[str(Kind.TORN)] == totals(seen)[str(Kind.LOST_RECORD)] == 1
 
 
+@pytest.mark.parametrize("range_bytes", [128 << 20, 20_000, 300])
+@pytest.mark.parametrize("segment", [0, 262_144])
+def test_a_segment_that_begins_with_no_record_is_torn_there(
+    apache: Path, segment: int, range_bytes: int
+) -> None:
+    path = apache / "commitlog" / f"{segment:020d}"
+    size = struct.unpack(">i", path.read_bytes()[:4])[0]
+    flip(path, 5)
+    torn = only(audited(apache, range_bytes=range_bytes, width=1000), Kind.TORN)
+    assert (torn.file, torn.position, torn.bytes) == (str(path), 0, size)
+
+
+def test_a_torn_tail_far_behind_the_end_is_found_where_the_log_ends(apache: Path) -> None:
+    path = apache / "commitlog" / f"{524288:020d}"
+    end = audited(apache).log.end - 524288
+    with path.open("r+b") as file:
+        file.seek(262_144 - 10)
+        file.write(b"left over")
+    for range_bytes in (128 << 20, 30_000):
+        seen = audited(apache, range_bytes=range_bytes, width=100)
+        assert totals(seen) == {"torn tail": 1}
+        assert only(seen, Kind.TORN_TAIL).position == end
+
+
 def test_zeros_inside_the_log_are_a_hole(apache: Path) -> None:
     path, at, _, size = a_record(apache)
     with path.open("r+b") as file:
