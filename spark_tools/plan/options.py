@@ -19,8 +19,17 @@ from firearrow.spark_tools.plan.topics import Assigned, Wanted, assigned, one_wa
 BATCH, STREAM = "batch", "stream"
 ROWS_MAX = 8192
 LATEST: Point = Edge.LATEST
-OF_TABLES = ("location", "provider", "owner", "external", "comment", "collation", "is_managed_location")
-"""What Spark adds to the options of `CREATE TABLE … USING rocketmq`."""
+OF_TABLES = (
+    "option.",
+    "location",
+    "provider",
+    "owner",
+    "external",
+    "comment",
+    "collation",
+    "is_managed_location",
+)
+"""What Spark adds to the options of `CREATE TABLE … USING rocketmq`; `option.` repeats them."""
 PASSED = ("rocketmq.", *OF_TABLES)
 """The first is what live.target reads of the same options."""
 
