@@ -27,7 +27,7 @@ from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.origin import Origin, QueueRange, Reader
 
 READ_BYTES = 8 << 20
-BATCH_BYTES = 1 << 20
+BATCH_BYTES = 1 << 19
 MARK_S = 0.5
 WAITING_MAX = 4
 """Batches that are on the way, or wait for the one before them to the same queue."""
