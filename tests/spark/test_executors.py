@@ -50,7 +50,7 @@ def test_executors_get_the_package_by_an_archive(submit: Submit, store: KnownSto
     without = submit(*export)
     assert without.returncode == 1, without.stdout + without.stderr
     sentence = "firearrow: the executors' Python has no firearrow: install it there, or ship it"
-    assert sentence in without.stderr
+    assert sentence in without.stdout  # where spark-submit puts all that a driver in Python says
     packed = pack(tmp_path / "firearrow.tar.gz")
     done = submit(*packed.arguments(), *export)
     assert done.returncode == 0, done.stdout + done.stderr
