@@ -19,19 +19,8 @@ from firearrow.spark_tools.plan.topics import Assigned, Wanted, assigned, one_wa
 BATCH, STREAM = "batch", "stream"
 ROWS_MAX = 8192
 LATEST: Point = Edge.LATEST
-OF_TABLES = (
-    "option.",
-    "location",
-    "provider",
-    "owner",
-    "external",
-    "comment",
-    "collation",
-    "is_managed_location",
-)
-"""What Spark adds to the options of `CREATE TABLE … USING rocketmq`; `option.` repeats them."""
-PASSED = ("rocketmq.", *OF_TABLES)
-"""The first is what live.target reads of the same options."""
+PASSED = ("rocketmq.",)
+"""What live.target reads of the same options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,11 +221,13 @@ class SourceOptions:
 
     def check(self, use: str | None) -> None:
         """What options say to each other."""
-        if bool(self.path or self.paths) == bool(self.name_server):
+        if bool(self.path or self.paths) == bool(self.name_server) and (
+            self.name_server or not self.location
+        ):
             raise OptionWrong(
                 "path or nameServer: give one of them, the folder of a store or the address of a name server"
             )
-        if not (self.path or self.paths or self.topic or self.topics or self.pattern or self.assign):
+        if not (self.folders() or self.topic or self.topics or self.pattern or self.assign):
             raise OptionWrong("topic: which topic of the brokers? topic, topicPattern or assign says it")
         if self.topic and self.topics:
             raise OptionWrong("topic and topics mean the same: give one of them")
@@ -251,6 +242,10 @@ class SourceOptions:
         if self.trigger_messages and self.trigger_messages_min > self.trigger_messages:
             raise OptionWrong("minOffsetsPerTrigger: it is more than maxOffsetsPerTrigger")
         self.wanted()
+
+    def folders(self) -> tuple[str, ...]:
+        """Of stores; none if brokers are read."""
+        return tuple(dict.fromkeys(self.path + self.paths))
 
     def wanted(self) -> Wanted:
         return one_way(self.topic or self.topics, self.pattern, self.assign)

@@ -9,9 +9,8 @@ from firearrow.spark_tools.plan.options import SourceOptions
 
 def origin_of(options: SourceOptions, given: Mapping[str, str]) -> Origin:
     """`given`: all of what `options` was made of; the client's own are in it. OptionWrong."""
-    folders = tuple(dict.fromkeys(options.path + options.paths))
-    if folders:
-        return StoreOrigin(folders)
+    if options.folders():
+        return StoreOrigin(options.folders())
     from firearrow.spark_tools.live.origin import BrokerOrigin  # noqa: PLC0415 (files need no client)
     from firearrow.spark_tools.live.target import Target  # noqa: PLC0415
 

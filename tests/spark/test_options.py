@@ -134,7 +134,7 @@ def test_somewhere_must_be_read_from() -> None:
 
 
 def test_options_of_the_client_are_let_through() -> None:
-    given = {"nameServer": "x:1", "topic": "A", "rocketmq.anything": "1", "location": "spark's own"}
+    given = {"nameServer": "x:1", "topic": "A", "rocketmq.anything": "1"}
     assert SourceOptions.of(given, BATCH).name_server == "x:1"
 
 
