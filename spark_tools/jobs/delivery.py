@@ -95,7 +95,10 @@ class Delivery:
             with Sender(target, timeout_s=self.sending.timeout_s) as sender:
                 routing, report.notes = self.routed(sender, [piece.part for piece in held.slices])
             work = partial(self._forwarding, held, origin, choice, target, routing)
+            lane.context(self.job)
+            working = Watch()
             report.failures = self._run(held, held.marks, work, whole_queues=routing.in_order)
+            report.working_s = working.seconds
         elif self.send:
             report.notes.append("nothing was left to do: give another --checkpoint to do it again")
         report.add(held, held.marks.written())

@@ -29,6 +29,8 @@ class Report:
     checkpoint: str = ""
     resumed: bool = False
     seconds: float = 0.0
+    working_s: float = 0.0
+    """Of them, in tasks that send; the start of Spark is not among them."""
     totals: dict[str, int] = field(default_factory=dict)
     """Sums of what the slices counted: `messages`, `bytes`, `unrouted`, …"""
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -98,9 +100,8 @@ class Report:
 
     def _lines(self) -> Iterable[str]:
         sent = 0 if self.resumed else self.totals.get("messages", 0)
-        yield f"{self.seconds:.1f} s" + (
-            f", {sent / self.seconds:,.0f} messages/s" if sent and self.seconds else ""
-        )
+        rate = f", {sent / self.working_s:,.0f} messages/s while sending" if sent and self.working_s else ""
+        yield f"{self.seconds:.1f} s{rate}"
         yield from _some("note", self.notes)
         yield from _some("lost", [f"{count:,} messages, {part}" for part, count in sorted(self.lost.items())])
         yield from _some("unrouted", [orjson.dumps(each).decode() for each in self.unrouted])
