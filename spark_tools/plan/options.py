@@ -221,9 +221,7 @@ class SourceOptions:
 
     def check(self, use: str | None) -> None:
         """What options say to each other."""
-        if bool(self.path or self.paths) == bool(self.name_server) and (
-            self.name_server or not self.location
-        ):
+        if bool(self.folders()) == bool(self.name_server):
             raise OptionWrong(
                 "path or nameServer: give one of them, the folder of a store or the address of a name server"
             )
