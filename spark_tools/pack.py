@@ -21,6 +21,8 @@ from firearrow.spark_tools.errors import SparkToolsError
 FOLDERS = ("_native", "broker", "client", "spark_tools")
 CARRIED = ("orjson", "uvloop")
 """What the client imports besides the standard library."""
+CARRIED_IF_HERE = ("lz4", "zstandard")
+"""What opens bodies that are compressed so."""
 COMPILED = (".so", ".dylib")
 SUFFIXES = (".tar.gz", ".tgz")
 STRIP_S = 60
@@ -75,7 +77,7 @@ def _parts() -> Iterator[tuple[str, Path]]:
     for folder in FOLDERS:
         yield from _package(f"firearrow.{folder}", f"firearrow/{folder}")
     yield from _package("firearrow.spark_tools.discovery", "pyspark_firearrow")
-    for name in CARRIED:
+    for name in CARRIED + tuple(name for name in CARRIED_IF_HERE if importlib.util.find_spec(name)):
         yield from _package(name, name)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from firearrow.spark_tools.pack import LIBRARY, Packed, PackFailed, pack
 
-BYTES_MAX = 6 << 20
+BYTES_MAX = 10 << 20
 
 
 @pytest.fixture(scope="module")
