@@ -50,7 +50,8 @@ def packages() -> list[str]:
 
 setup(
     packages=[*packages(), "pyspark_firearrow"],
-    package_dir={f"firearrow.{folder}": folder for folder in FOLDERS} | {"pyspark_firearrow": "spark_tools/discovery"},
+    package_dir={f"firearrow.{folder}": folder for folder in FOLDERS}
+    | {"pyspark_firearrow": "spark_tools/discovery"},
     package_data={"": ["py.typed", "*.pxd", "*.pyi", "*.h", "*.txt", "*.properties"]},
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
     ext_modules=cythonize(

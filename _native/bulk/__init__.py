@@ -1,1 +1,1 @@
-"""Records in bulk: from mapped files or pulled answers to columns, batches and counts. Knows the store's layout only."""
+"""Many records at once: from mapped files or answers to columns, batches and counts. Knows the store's layout only."""

@@ -4,7 +4,9 @@ Bytes = bytes | bytearray | memoryview
 
 @final
 class Texts:
-    """A column of texts or bytes: int32 offsets, `count` of them from item `first` on, and a bit a row that is no null."""
+    """A column of texts or bytes: int32 offsets, `count` of them from item `first` on, and a bit a row that
+    is no null.
+    """
 
     count: int
     def __init__(self, offsets: Bytes, data: Bytes, valid: Bytes | None, first: int, count: int) -> None:
@@ -19,5 +21,11 @@ class Lists:
     count: int
     paired: bool
     def __init__(
-        self, offsets: Bytes, valid: Bytes | None, first: int, count: int, items: Texts, values: Texts | None = None
+        self,
+        offsets: Bytes,
+        valid: Bytes | None,
+        first: int,
+        count: int,
+        items: Texts,
+        values: Texts | None = None,
     ) -> None: ...

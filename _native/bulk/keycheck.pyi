@@ -20,19 +20,26 @@ def head_of(window: Window) -> IndexHead:
     """ValueError: shorter than a head."""
 
 def slots_of(window: Window) -> int:
-    """How many slots the file has, which it does not say: by its size if it is Apache's own, else by its first entry. 0: not to be told."""
+    """How many slots the file has, which it does not say: by its size if it is Apache's own, else by its
+    first entry. 0: not to be told.
+    """
 
 def check_chains(window: Window, slots: int, *, growing: bool, faults: Faults, owner: int = -1) -> int:
-    """Entries, their chains, and what the slots name: how many entries. `growing`: slots may be newer than the count that was read.
+    """Entries, their chains, and what the slots name: how many entries. `growing`: slots may be newer than the
+    count that was read.
 
     ValueError: the file is too short for its slots and its count.
     """
 
-def match_keys(survey: Survey, window: Window, slots: int, *, place_from: int, place_to: int, owner: int = -1) -> None:
+def match_keys(
+    survey: Survey, window: Window, slots: int, *, place_from: int, place_to: int, owner: int = -1
+) -> None:
     """Compare the survey's keys with the file's entries that show a place in [`place_from`, `place_to`).
 
     An entry that is no key of its record is WRONG_KEY, among the survey's faults.
     """
 
 def settle_keys(survey: Survey, *, covered_from: int, covered_to: int) -> None:
-    """Keys of records in [`covered_from`, `covered_to`] that were not found are NO_KEY; keys of others are counted as outside."""
+    """Keys of records in [`covered_from`, `covered_to`] that were not found are NO_KEY; keys of others are
+    counted as outside.
+    """

@@ -32,9 +32,21 @@ def count_entries(
     """
 
 def check_entries(
-    window: Window, first: int, log: Window, *, base: int, until: int, topic: bytes, queue_id: int, light: bool, faults: Faults, owner: int = -1
+    window: Window,
+    first: int,
+    log: Window,
+    *,
+    base: int,
+    until: int,
+    topic: bytes,
+    queue_id: int,
+    light: bool,
+    faults: Faults,
+    owner: int = -1,
 ) -> int:
-    """Compare entries that show a place in [`base`, `until`) with the records of that segment: how many. Else LOST_RECORD.
+    """Compare entries that show a place in [`base`, `until`) with the records of that segment: how many.
+
+    Those that do not fit are LOST_RECORD.
 
     `light`: the queue shows records of other queues, so only place and size are compared.
     """
@@ -42,4 +54,4 @@ def check_entries(
 def list_entries(
     window: Window, first: int, *, place_from: int, place_to: int, faults: Faults, owner: int = -1
 ) -> int:
-    """Entries that show a place in [`place_from`, `place_to`), where there are no records: each is LOST_RECORD. How many."""
+    """How many entries show a place in [`place_from`, `place_to`), where there are no records: each is LOST_RECORD."""

@@ -12,7 +12,7 @@ TORN: dict[int, str]
 """What `Survey.torn` means, for people."""
 
 class QueueSeen(NamedTuple):
-    """What the records of a range say of a queue. `low`, `high`: offsets of the entries that are to be matched, -1: none."""
+    """What the records of a range say of a queue. `low`, `high`: offsets of entries to be matched, -1: none."""
 
     number: int
     topic: bytes
