@@ -18,7 +18,10 @@ PIECES_MAX = 100_000
 def abreast(store: Store, parts: Sequence[QueueRange], bytes_each: int) -> list[tuple[QueueRange, ...]]:
     """Every offset of `parts` once, in groups of about `bytes_each` bytes of log; sizes in proportion."""
     parts = [part for part in parts if len(part)]
-    pieces = min(-(-sum(part.size for part in parts) // max(1, bytes_each)), sum(map(len, parts)), PIECES_MAX)
+    size, count = sum(part.size for part in parts), sum(map(len, parts))
+    pieces = min(
+        round(size / max(1, bytes_each)), count, PIECES_MAX
+    )  # a small last one would keep a core waiting
     places = [place for part in parts for place in _places(store, part)]
     if pieces <= 1 or not places:
         return [tuple(parts)] if parts else []
