@@ -1,54 +1,19 @@
 """The Python client of FireArrow, for FireArrow's and Apache RocketMQ's brokers.
 
 `Producer`, `PushConsumer`, `PullConsumer`, `PopConsumer` and `Admin` live in an event loop; `firearrow.client.blocking`
-has the same without `await`.
+has the same without `await`. What is shown here (client/public.py) is loaded when the first of it is asked for: who
+wants one room only, as Spark's workers do, does not wait for all of them.
 """
 
-from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.admin import Admin
-from firearrow.client.errors import (
-    BrokerError,
-    ClientError,
-    ConfigError,
-    MessageRefused,
-    NoRoute,
-    NotRunning,
-    RequestReplyTimeout,
-    RequestTimeout,
-    RocketMQError,
-    TooManyRequests,
-    TransportError,
-)
-from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
-from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
-from firearrow.client.operations import Operations
-from firearrow.client.options import (
-    ClientOptions,
-    CompressionKind,
-    ConsumeFromWhere,
-    Credentials,
-    MessageModel,
-    PopConsumerOptions,
-    ProducerOptions,
-    PullConsumerOptions,
-    PushConsumerOptions,
-    SocksProxy,
-)
-from firearrow.client.pop_consumer import PopConsumer
-from firearrow.client.producer import Producer
-from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.sending.batch import split
-from firearrow.client.sending.selectors import by_hash, by_random
-from firearrow.client.sending.transactions import Transaction, TransactionResult, TransactionState
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Accepted", "Admin", "BrokerError", "ClientError", "ClientOptions", "CompressionKind", "ConfigError",
-    "ConsumeFromWhere", "ConsumeResult", "Credentials", "DeadLetter", "LocalBroker", "Message", "MessageModel",
-    "MessageQueue", "MessageRefused", "NoRoute", "NotRunning", "Operations", "PopConsumer", "PopConsumerOptions",
-    "Producer", "ProducerOptions", "PullConsumer", "PullConsumerOptions", "PushConsumer", "PushConsumerOptions",
-    "ReceivedMessage", "RequestReplyTimeout", "RequestTimeout", "Retry", "RocketMQError", "SendResult", "SendStatus",
-    "SocksProxy", "Suspend", "TooManyRequests", "Transaction", "TransactionResult", "TransactionState",
-    "TransportError", "by_hash", "by_random", "split",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from firearrow.client.public import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> object:
+        public = import_module("firearrow.client.public")
+        if name != "__all__" and name not in public.__all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(public, name)

@@ -1,0 +1,50 @@
+"""The names that `firearrow.client` shows, each from the room where it lives."""
+
+from firearrow._native.store.received import ReceivedMessage
+from firearrow.client.admin import Admin
+from firearrow.client.errors import (
+    BrokerError,
+    ClientError,
+    ConfigError,
+    MessageRefused,
+    NoRoute,
+    NotRunning,
+    RequestReplyTimeout,
+    RequestTimeout,
+    RocketMQError,
+    TooManyRequests,
+    TransportError,
+)
+from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
+from firearrow.client.local_broker import LocalBroker
+from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
+from firearrow.client.operations import Operations
+from firearrow.client.options import (
+    ClientOptions,
+    CompressionKind,
+    ConsumeFromWhere,
+    Credentials,
+    MessageModel,
+    PopConsumerOptions,
+    ProducerOptions,
+    PullConsumerOptions,
+    PushConsumerOptions,
+    SocksProxy,
+)
+from firearrow.client.pop_consumer import PopConsumer
+from firearrow.client.producer import Producer
+from firearrow.client.pull_consumer import PullConsumer
+from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.sending.batch import split
+from firearrow.client.sending.selectors import by_hash, by_random
+from firearrow.client.sending.transactions import Transaction, TransactionResult, TransactionState
+
+__all__ = [
+    "Accepted", "Admin", "BrokerError", "ClientError", "ClientOptions", "CompressionKind", "ConfigError",
+    "ConsumeFromWhere", "ConsumeResult", "Credentials", "DeadLetter", "LocalBroker", "Message", "MessageModel",
+    "MessageQueue", "MessageRefused", "NoRoute", "NotRunning", "Operations", "PopConsumer", "PopConsumerOptions",
+    "Producer", "ProducerOptions", "PullConsumer", "PullConsumerOptions", "PushConsumer", "PushConsumerOptions",
+    "ReceivedMessage", "RequestReplyTimeout", "RequestTimeout", "Retry", "RocketMQError", "SendResult", "SendStatus",
+    "SocksProxy", "Suspend", "TooManyRequests", "Transaction", "TransactionResult", "TransactionState",
+    "TransportError", "by_hash", "by_random", "split",
+]  # fmt: skip
