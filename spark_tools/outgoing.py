@@ -22,7 +22,7 @@ from firearrow.client.message import MessageQueue, Property
 from firearrow.client.names import RETRY
 from firearrow.spark_tools.errors import OptionWrong, SendFailed, TopicMissing
 from firearrow.spark_tools.message_columns import rows_of, whole_numbers
-from firearrow.spark_tools.placing import Indexes, QueueChoice, Stretch, groups, placed
+from firearrow.spark_tools.placing import Indexes, QueueChoice, Stretch, placed
 
 BATCH_BYTES = 1 << 20
 WINDOW_BYTES = 32 << 20
@@ -97,6 +97,11 @@ def first_id(now: datetime) -> int:
     return int((now - month).total_seconds() * 1000) << 16
 
 
+def runs(flags: Indexes, rows: Indexes) -> list[Indexes]:
+    """Rows one behind the other whose bodies are compressed alike: a batch has one system flag, a queue its order."""
+    return np.split(rows, np.flatnonzero(np.diff(flags[rows])) + 1) if len(rows) else []
+
+
 class Outgoing:
     """`send` batch after batch, then `finish`. `ids`: see Rows; the number goes on with each row."""
 
@@ -130,8 +135,8 @@ class Outgoing:
         delays = Delays(batch)
         alone = delays.given(stretch.rows) | stretch.topic.startswith(RETRY)
         flags = self._sys_flags(batch)
-        for packing, part in self._by_packing(flags, stretch.rows[~alone]):
-            self._send_batches(rows, stretch, part, packing)
+        for part in runs(flags, stretch.rows[~alone]):
+            self._send_batches(rows, stretch, part, int(flags[part[0]]))
         for row in stretch.rows[alone].tolist():
             flag, body, properties = rows.single(row)
             queue = stretch.queue or self._next_queue(stretch.topic)
@@ -152,12 +157,6 @@ class Outgoing:
             pending = self._sender.send_batch(queue, body, stop - start, sys_flag=sys_flag, born_ms=now_ms())
             self._waits(pending, queue, len(body))
             start = stop
-
-    def _by_packing(self, flags: Indexes, rows: Indexes) -> list[tuple[int, Indexes]]:
-        """Rows whose bodies are compressed alike: a batch has one system flag."""
-        if not self._outlet.packed_bodies:
-            return [(0, rows)] if len(rows) else []
-        return [(packing, rows[part]) for packing, part in groups(flags[rows])]
 
     def _sys_flags(self, batch: pa.RecordBatch) -> Indexes:
         if not self._outlet.packed_bodies:

@@ -3,12 +3,10 @@
 A piece's mark moves over rows only that the target has acknowledged: at least once, whatever happens. One thread.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from firearrow.spark_tools.errors import OptionWrong
@@ -18,7 +16,7 @@ from firearrow.spark_tools.jobs.pace import UNLIMITED, Bucket, Rates
 from firearrow.spark_tools.jobs.parquet_rows import batches
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.outgoing import PACKED_BITS, Outgoing, Outlet, unique_ids
+from firearrow.spark_tools.outgoing import Outgoing, Outlet, unique_ids
 
 MARK_BYTES = 32 << 20
 """Rows that are sent before all of them are awaited and marked."""
@@ -64,10 +62,9 @@ class Passage:
         """What is left of it. SendFailed, OptionWrong: the mark stays before what was not acknowledged."""
         outgoing, rows, size = self._outgoing(), 0, 0
         for batch in batches(self._piece, self._mark.next):
-            for stretch in self._stretches(batch):
-                self._buckets[0].take(len(stretch))
-                self._buckets[1].take(stretch.nbytes)
-                self._give(outgoing, stretch)
+            self._buckets[0].take(len(batch))
+            self._buckets[1].take(batch.nbytes)
+            self._give(outgoing, with_topics(batch, self._of.renamed))
             rows, size = rows + len(batch), size + batch.nbytes
             if size >= MARK_BYTES:
                 self._settle(outgoing, rows)
@@ -91,17 +88,6 @@ class Passage:
         self._mark.count("bytes", sent.bytes)
         self._mark.next += rows
         self._marks.write(self._mark)
-
-    def _stretches(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows with their topic at the target; those whose bodies are packed alike, as a request has one flag."""
-        batch = with_topics(batch, self._of.renamed)
-        if not self._of.outlet.packed_bodies:
-            yield batch
-            return
-        flags = batch.column("sysFlag").to_numpy(zero_copy_only=False) & PACKED_BITS
-        edges = [0, *(np.flatnonzero(np.diff(flags)) + 1).tolist(), len(batch)]
-        for start, end in pairwise(edges):
-            yield batch.slice(start, end - start)
 
 
 def with_topics(batch: pa.RecordBatch, renamed: Callable[[str], str]) -> pa.RecordBatch:

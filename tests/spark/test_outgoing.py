@@ -130,15 +130,15 @@ def test_messages_of_retry_topics_go_alone() -> None:
     assert [(request.alone, len(request.messages)) for request in requests] == [(True, 1), (True, 1)]
 
 
-def test_packed_bodies_are_told_apart_by_their_flag() -> None:
-    batch = pa.record_batch(
-        {"body": [b"a", b"b", b"c"], "sysFlag": pa.array([0x301, 0x30, None], pa.int32())}
-    )
+def test_packed_bodies_are_told_apart_by_their_flag_and_keep_their_order() -> None:
+    flags = pa.array([0x301, 0x30, None, 0x301], pa.int32())
+    batch = pa.record_batch({"body": [b"a", b"b", b"c", b"d"], "sysFlag": flags})
     requests = sent(batch, Outlet(topic="T", packed_bodies=True))
-    assert {request.sys_flag: [item[1] for item in request.messages] for request in requests} == {
-        0: [b"b", b"c"],
-        0x301: [b"a"],
-    }
+    assert [(request.sys_flag, [item[1] for item in request.messages]) for request in requests] == [
+        (0x301, [b"a"]),
+        (0, [b"b", b"c"]),
+        (0x301, [b"d"]),
+    ]
     assert [request.sys_flag for request in sent(batch, Outlet(topic="T"))] == [0]
 
 
