@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import servers
-from bench.compare import CACHE, RESULTS, ROOT, commit
+from bench.compare import RESULTS, commit
+from bench.programs import CACHE, ROOT, built
 
 CLIENT_CPU = 1
 LIMIT_S = 150
@@ -75,11 +76,8 @@ def binding() -> Client:
 
 def answerer(kind: str = "answer") -> tuple[subprocess.Popen[str], str]:
     """The C server that only answers, compiled when first wanted, and its address."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    program = CACHE / "answerer"
-    _run(["cc", "-O2", "-o", str(program), str(ROOT / "bench" / "native" / "answerer.c")])
     process = subprocess.Popen(
-        ["taskset", "--cpu-list", str(servers.SERVER_CPU), str(program), kind],
+        ["taskset", "--cpu-list", str(servers.SERVER_CPU), str(built("answerer")), kind],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

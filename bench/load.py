@@ -1,142 +1,105 @@
-"""A load on one broker: pipelined sends and pulls with frames made beforehand, over several blocking connections.
+"""A load on one server by the native generator (native/loadgen.c): requests made beforehand, from one pinned process.
 
-Every answer's code is checked; opaques must come back in order. Rates are messages a second as the client saw them.
+A rate is requests a second as the load saw them; the server's CPU time beside it is the steadier figure.
 """
 
-import select
+import json
+import os
 import socket
-import time
+import subprocess
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firearrow._native.wire.codes import RequestCode
+from bench.frames import BATCH, DISTINCT, QUEUES, batches, pulls, send_frame, sends, topic_frame
+from bench.programs import built
 from firearrow._native.wire.command import RemotingCommand
 
-TOPIC = "bench"
+LOAD_CPU = 1
+LIMIT_S = 300
+FILL_BYTES = 1024
 Address = tuple[str, int]
 
 
 class LoadError(RuntimeError):
-    """The broker answered with an error, or with something else than asked."""
+    """The server answered with an error, or not at all."""
 
 
-@dataclass
-class Pipe:
-    """One connection with `depth` requests on the way."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What was sent and how long it took; latencies in microseconds, counted from when a request should have begun."""
 
-    address: Address
-    frames: list[bytes]
-    depth: int
-
-    def __post_init__(self) -> None:
-        self.socket = socket.create_connection(self.address, 10)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sent = 0
-        self.answered = 0
-        self.body_bytes = 0
-        self.rest = b""
+    requests: int
+    seconds: float
+    bytes: int
+    wrong: int
+    p50: float
+    p99: float
+    p999: float
+    max: float
 
     @property
-    def done(self) -> bool:
-        return self.answered == len(self.frames)
-
-    def fill(self) -> None:
-        until = min(self.answered + self.depth, len(self.frames))
-        if until > self.sent:
-            self.socket.sendall(b"".join(self.frames[self.sent : until]))
-            self.sent = until
-
-    def read(self) -> None:
-        piece = self.socket.recv(1 << 20)
-        if not piece:
-            raise LoadError("the broker closed the connection")
-        data = self.rest + piece if self.rest else piece
-        at, end = 0, len(data)
-        while end - at >= 4:
-            size = 4 + int.from_bytes(data[at : at + 4])
-            if end - at < size:
-                break
-            header_bytes = int.from_bytes(data[at + 5 : at + 8])
-            header = data[at + 8 : at + 8 + header_bytes]
-            if b'"code":0,' not in header and data[at + 4] == 0:
-                raise LoadError(f"refused: {header.decode()}")
-            self.body_bytes += size - 8 - header_bytes
-            self.answered += 1
-            at += size
-        self.rest = data[at:]
+    def rate(self) -> float:
+        return self.requests / self.seconds
 
 
-def run(pipes: list[Pipe], limit_s: float = 120) -> float:
-    """Drive all pipes to their end; the seconds it took."""
-    poll = select.epoll()
-    by_number = {pipe.socket.fileno(): pipe for pipe in pipes}
-    for number in by_number:
-        poll.register(number, select.EPOLLIN)
-    started = time.perf_counter()
-    for pipe in pipes:
-        pipe.fill()
-    waiting = len(pipes)
-    while waiting:
-        if time.perf_counter() - started > limit_s:
-            raise LoadError(f"not done after {limit_s} s")
-        for number, _ in poll.poll(5):
-            pipe = by_number[number]
-            pipe.read()
-            if pipe.done:
-                poll.unregister(number)
-                waiting -= 1
-            else:
-                pipe.fill()
-    seconds = time.perf_counter() - started
-    poll.close()
-    for pipe in pipes:
-        pipe.socket.close()
-    return seconds
+def drive(
+    address: Address, frames: Sequence[bytes], *, connections: int, depth: int, requests: int, rate: float = 0
+) -> Load:
+    """So many requests, the frames again and again. `rate`: evenly spaced, so many a second. LoadError."""
+    with tempfile.NamedTemporaryFile(suffix=".frames") as file:
+        file.writelines(len(frame).to_bytes(4, "big") + frame for frame in frames)
+        file.flush()
+        words = [*address, file.name, connections, depth, requests, *([rate] if rate else [])]
+        command = [str(built("loadgen")), *map(str, words)]
+        if (os.cpu_count() or 1) > 1:
+            command = ["taskset", "--cpu-list", str(LOAD_CPU), *command]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    if done.returncode != 0:
+        raise LoadError(done.stderr.strip())
+    told = Load(**json.loads(done.stdout))
+    if told.wrong:
+        raise LoadError(f"{told.wrong} of {told.requests} requests were refused")
+    return told
 
 
-def create_topic(address: Address, queues: int = 4) -> None:
-    ext = {
-        "topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
-        "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-    }  # fmt: skip
-    frame = RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).encode()
-    run([Pipe(address, [frame], 1)])
+def ask(address: Address, frame: bytes) -> RemotingCommand:
+    """One question of its own."""
+    with socket.create_connection(address, 10) as connection:
+        connection.sendall(frame)
+        head = connection.recv(4, socket.MSG_WAITALL)
+        return RemotingCommand.decode(head + connection.recv(int.from_bytes(head), socket.MSG_WAITALL))
 
 
-def send_frame(queue_id: int, body: bytes, opaque: int) -> bytes:
-    ext = {
-        "a": "bench-producer", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0", "g": "1700000000000",
-        "h": "0", "i": f"UNIQ_KEY\x01{opaque:032X}\x02WAIT\x01true\x02TAGS\x01TagA\x02", "j": "0", "k": "false",
-        "m": "false",
-    }  # fmt: skip
-    return RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, body, opaque=opaque).encode()
+def create_topic(address: Address, topic: str) -> None:
+    answer = ask(address, topic_frame(topic))
+    if answer.code != 0:
+        raise LoadError(f"topic {topic}: {answer.remark}")
 
 
-def pull_frame(queue_id: int, queue_offset: int, opaque: int) -> bytes:
-    ext = {
-        "consumerGroup": "bench-consumer", "topic": TOPIC, "queueId": str(queue_id), "queueOffset": str(queue_offset),
-        "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*",
-        "subVersion": "0", "expressionType": "TAG",
-    }  # fmt: skip
-    return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=opaque).encode()
+def send(address: Address, *, body_bytes: int, connections: int, depth: int, requests: int) -> Load:
+    return drive(address, sends(body_bytes), connections=connections, depth=depth, requests=requests)
 
 
-def send(address: Address, *, messages: int, body_bytes: int, connections: int, depth: int) -> float:
-    """Messages a second."""
-    each = messages // connections
-    body = b"x" * body_bytes
-    pipes = [
-        Pipe(address, [send_frame(n % 4, body, at + 1) for at in range(each)], depth)
-        for n in range(connections)
-    ]
-    return each * connections / run(pipes)
+def batch(address: Address, *, body_bytes: int, connections: int, depth: int, requests: int) -> Load:
+    return drive(address, batches(body_bytes), connections=connections, depth=depth, requests=requests)
 
 
-def pull(address: Address, *, requests: int, queue_messages: int, connections: int, depth: int = 1) -> float:
-    """Messages a second, 32 a request, from the start of queues that hold `queue_messages` each."""
-    each = requests // connections
-    steps = max((queue_messages - 32) // 32, 1)
-    pipes = [
-        Pipe(address, [pull_frame(n % 4, at % steps * 32, at + 1) for at in range(each)], depth)
-        for n in range(connections)
-    ]
-    return each * connections * 32 / run(pipes)
+def fill(address: Address, topic: str, messages_each: int, *, scattered: bool) -> None:
+    """Messages of 1 KiB in each queue; in the log 32 of a queue lie together, or those of four queues mixed."""
+    create_topic(address, topic)
+    if scattered:
+        body = bytes(FILL_BYTES)
+        frames = [send_frame(n % QUEUES, body, n + 1, topic=topic) for n in range(DISTINCT)]
+        requests = messages_each * QUEUES
+    else:
+        frames = batches(FILL_BYTES, topic=topic)
+        requests = messages_each * QUEUES // BATCH
+    drive(address, frames, connections=1, depth=32, requests=requests)
+
+
+def pull(
+    address: Address, *, topic: str, messages_each: int, connections: int, depth: int, requests: int
+) -> Load:
+    frames = pulls(messages_each, topic=topic)
+    return drive(address, frames, connections=connections, depth=depth, requests=requests)

@@ -1,7 +1,8 @@
-"""Servers as processes, each pinned to CPU 0: FireArrow, and Apache's broker from Maven's local repository."""
+"""Servers as processes, each pinned to CPU 0: FireArrow, Apache's broker from Maven's repository, redis, the floors."""
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.programs import built
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 
@@ -41,12 +43,15 @@ class Server:
         return total / 1024
 
     def cpu_s(self) -> float:
-        """CPU time that its processes have used."""
-        ticks = 0
-        for process in self.processes:
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        """CPU time that the threads of its processes have used, exact to the nanosecond."""
+        return (
+            sum(
+                int(each.read_text().split()[0])
+                for process in self.processes
+                for each in Path(f"/proc/{process.pid}/task").glob("*/schedstat")
+            )
+            / 1e9
+        )
 
     def stop(self) -> None:
         for process in reversed(self.processes):
@@ -56,6 +61,9 @@ class Server:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
 
 def free_port() -> int:
@@ -82,6 +90,29 @@ def firearrow(folder: Path, *settings: str) -> Server:
     process = pinned(command, folder / "firearrow.log")
     _first_send(process, ("127.0.0.1", port), folder / "firearrow.log")
     return Server("firearrow", ("127.0.0.1", port), time.monotonic() - started, [process])
+
+
+def floor(folder: Path, *kind: str) -> Server:
+    """The least that a server can do (native/floor.c)."""
+    started, file = time.monotonic(), folder / "floor.data"
+    command = ["taskset", "--cpu-list", str(SERVER_CPU), str(built("floor")), kind[0], str(file), *kind[1:]]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    port = int(process.stdout.readline())
+    return Server("floor", ("127.0.0.1", port), time.monotonic() - started, [process])
+
+
+def redis(folder: Path, *, synced: bool) -> Server:
+    """Without a log, or with one that is synced before each answer. RuntimeError: there is none on this machine."""
+    if shutil.which("redis-server") is None:
+        raise RuntimeError("redis-server is not installed")
+    port, started = free_port(), time.monotonic()
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    if synced:
+        command += ["--appendonly", "yes", "--appendfsync", "always"]
+    process = pinned(command, folder / "redis.log")
+    _wait_port(("127.0.0.1", port), process, folder / "redis.log")
+    return Server("redis", ("127.0.0.1", port), time.monotonic() - started, [process])
 
 
 def class_path(folder: Path) -> str:

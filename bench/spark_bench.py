@@ -24,8 +24,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from bench import spark_store
-from bench.compare import CACHE, RESULTS, ROOT, commit
+from bench.compare import RESULTS, commit
 from bench.processes import Sampler, cpu_s
+from bench.programs import built
 from firearrow._native.bulk.batches import Edits, batch_body
 from firearrow._native.bulk.spans import Spans
 from firearrow._native.wire.codes import RequestCode
@@ -183,18 +184,12 @@ def frame_of(topic: str, queue_id: int, body: bytes, opaque: int) -> bytes:
 
 def load(address: str, frames: Path, messages: int) -> None:
     """So many messages by the native load generator, in batches."""
-    generator, (host, _, port) = CACHE / "loadgen", address.rpartition(":")
+    host, _, port = address.rpartition(":")
     each = int(frames.with_suffix(".count").read_text())
-    words = [str(generator), host, port, str(frames), "4", "4", str(messages // each)]
+    words = [str(built("loadgen")), host, port, str(frames), "4", "4", str(messages // each)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=True)
     told = json.loads(done.stdout)
     assert told["wrong"] == 0, done.stdout
-
-
-def compile_generator() -> None:
-    CACHE.mkdir(parents=True, exist_ok=True)
-    source = ROOT / "bench" / "native" / "loadgen.c"
-    subprocess.run(["cc", "-O2", "-o", str(CACHE / "loadgen"), str(source)], check=True, timeout=60)
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
@@ -208,7 +203,6 @@ def measured(bench: Bench, rounds: int, wanted: list[str]) -> None:
     with contextlib.ExitStack() as stack:
         broker, frames = None, bench.work / "native.frames"
         if "send" in wanted:
-            compile_generator()
             broker = stack.enter_context(LocalBroker(bench.work / "target"))
             with blocking.Admin(name_server=broker.name_server) as admin:
                 for topic in spark_store.TOPICS:

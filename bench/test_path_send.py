@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench.load import TOPIC, pull_frame, send_frame
+from bench.frames import TOPIC, pull_frame, send_frame
 from firearrow._native.path.fast import FastLane
 from firearrow._native.path.gate import Gate
 from firearrow._native.path.lane import Front

@@ -1,11 +1,10 @@
 """The ways of a request beside each other in one run: `python -m bench.ways`. Ratios are the result.
 
-All brokers are up at once on CPU 0, the load runs on CPU 1, in rounds of random order. The load is a Python program
-and soon the limit: what tells is the server's CPU time for each request.
+All brokers are up at once on CPU 0, the load runs on CPU 1, in rounds of random order. What tells is the server's CPU
+time for each request.
 """
 
 import argparse
-import os
 import random
 import statistics
 import tempfile
@@ -13,18 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import load, servers
-from bench.compare import LOAD_CPU
+from bench.frames import TOPIC
+from bench.load import Load
 from tests.process.running import WAYS
 
-QUEUE_MESSAGES = 8_000
+QUEUE_MESSAGES = 8192
+Work = Callable[[servers.Server], Load]
 
 
-def workloads(requests: int) -> dict[str, Callable[[servers.Server], float]]:
-    """Row → messages a second on one server."""
-
-    def sends(body_bytes: int, connections: int, depth: int) -> Callable[[servers.Server], float]:
+def workloads(requests: int) -> dict[str, Work]:
+    def sends(body_bytes: int, connections: int, depth: int) -> Work:
         return lambda server: load.send(
-            server.address, messages=requests, body_bytes=body_bytes, connections=connections, depth=depth
+            server.address, requests=requests, body_bytes=body_bytes, connections=connections, depth=depth
         )
 
     return {
@@ -32,7 +31,12 @@ def workloads(requests: int) -> dict[str, Callable[[servers.Server], float]]:
         "send 8 x 32, 128 B": sends(128, 8, 32),
         "send 8 x 32, 1 KiB": sends(1024, 8, 32),
         "pull 32 x 1 KiB, 8 x 1": lambda server: load.pull(
-            server.address, requests=requests, queue_messages=QUEUE_MESSAGES // 4, connections=8
+            server.address,
+            topic="scattered",
+            messages_each=QUEUE_MESSAGES,
+            requests=requests // 4,
+            connections=8,
+            depth=1,
         ),
     }
 
@@ -40,8 +44,8 @@ def workloads(requests: int) -> dict[str, Callable[[servers.Server], float]]:
 def costs(peers: list[servers.Server], requests: int, rounds: int) -> dict[str, dict[str, list[float]]]:
     """Row → server → microseconds of its CPU for each request, one a round."""
     for peer in peers:
-        load.create_topic(peer.address)
-        load.send(peer.address, messages=QUEUE_MESSAGES, body_bytes=1024, connections=4, depth=32)
+        load.create_topic(peer.address, TOPIC)
+        load.fill(peer.address, "scattered", QUEUE_MESSAGES, scattered=True)
     rows = workloads(requests)
     found: dict[str, dict[str, list[float]]] = {row: {peer.name: [] for peer in peers} for row in rows}
     for number in range(rounds):
@@ -49,17 +53,16 @@ def costs(peers: list[servers.Server], requests: int, rounds: int) -> dict[str, 
         random.Random(number).shuffle(plan)
         for row, peer in plan:
             before = peer.cpu_s()
-            rows[row](peer)
-            found[row][peer.name].append((peer.cpu_s() - before) / requests * 1e6)
+            told = rows[row](peer)
+            found[row][peer.name].append((peer.cpu_s() - before) / told.requests * 1e6)
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {LOAD_CPU})
     peers: list[servers.Server] = []
     with tempfile.TemporaryDirectory(prefix="firearrow-ways-") as root:
         try:

@@ -1,0 +1,86 @@
+"""Requests as bytes, for loads: of RocketMQ's protocol and of redis'."""
+
+import struct
+
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+
+TOPIC = "bench"
+QUEUES = 4
+BATCH = 32
+DISTINCT = 1024
+"""Requests of one load before they begin anew: keys and queues differ."""
+
+
+def topic_frame(topic: str = TOPIC, queues: int = QUEUES) -> bytes:
+    ext = {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
+        "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+    }  # fmt: skip
+    return RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).encode()
+
+
+def properties(number: int) -> str:
+    return f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
+
+
+def send_frame(queue_id: int, body: bytes, number: int, *, topic: str = TOPIC) -> bytes:
+    ext = {
+        "a": "bench-producer", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
+        "g": "1700000000000", "h": "0", "i": properties(number), "j": "0", "k": "false", "m": "false",
+    }  # fmt: skip
+    return RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, body, opaque=number).encode()
+
+
+def batch_frame(queue_id: int, body: bytes, number: int, *, topic: str = TOPIC, items: int = BATCH) -> bytes:
+    whole = b""
+    for item in range(items):
+        text = properties(number * items + item).encode()
+        head = struct.pack(">iiiii", 22 + len(body) + len(text), 0, 0, 0, len(body))
+        whole += head + body + struct.pack(">h", len(text)) + text
+    ext = {
+        "a": "bench-producer", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
+        "g": "1700000000000", "h": "0", "i": "", "j": "0", "k": "false", "m": "true",
+    }  # fmt: skip
+    return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, whole, opaque=number).encode()
+
+
+def pull_frame(queue_id: int, queue_offset: int, number: int, *, topic: str = TOPIC) -> bytes:
+    ext = {
+        "consumerGroup": "bench-consumer", "topic": topic, "queueId": str(queue_id), "queueOffset": str(queue_offset),
+        "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*",
+        "subVersion": "0", "expressionType": "TAG",
+    }  # fmt: skip
+    return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=number).encode()
+
+
+def sends(body_bytes: int) -> list[bytes]:
+    return [send_frame(n % QUEUES, bytes(body_bytes), n + 1) for n in range(DISTINCT)]
+
+
+def batches(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
+    return [batch_frame(n % QUEUES, bytes(body_bytes), n + 1, topic=topic) for n in range(DISTINCT // 4)]
+
+
+def pulls(messages_each: int, *, topic: str) -> list[bytes]:
+    """Through all queues from their start, 32 a request, as long as there are so many in each."""
+    return [
+        pull_frame(queue_id, at, at + queue_id + 1, topic=topic)
+        for at in range(0, messages_each - 31, 32)
+        for queue_id in range(QUEUES)
+    ]
+
+
+def redis(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+
+def redis_sets(body_bytes: int) -> list[bytes]:
+    return [redis(b"SET", b"key:%012d" % n, bytes(body_bytes)) for n in range(DISTINCT)]
+
+
+def redis_adds(body_bytes: int) -> list[bytes]:
+    return [
+        redis(b"XADD", b"stream%d" % (n % QUEUES), b"MAXLEN", b"~", b"100000", b"*", b"b", bytes(body_bytes))
+        for n in range(DISTINCT)
+    ]
