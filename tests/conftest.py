@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.interop.peers import BROKER, LIFE, MARKS_AT_ONCE, Apache, FireArrow, Peer
 from tests.interop.workshop import java_class_path, need
@@ -14,6 +15,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--against", choices=("firearrow", "apache"), default="firearrow", help="broker of the clients' tests"
     )
 
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 ROOMS_WITH_LONG_FILES = ("interop", "spark", "client", "process")
 

@@ -73,6 +73,8 @@ class StoredQueue:
 
     def _first(self, first: int, end: int) -> int:
         if not self.log.segments:
+            self.log.refresh()  # the broker's first message may have come since it was listed
+        if not self.log.segments:
             return end
         low = self.log.first
 

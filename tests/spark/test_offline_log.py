@@ -171,6 +171,18 @@ def test_an_empty_log_has_nothing(tmp_path: Path) -> None:
         assert reader.missing("s") == []
 
 
+def test_the_first_message_may_come_when_the_log_was_listed(tmp_path: Path) -> None:
+    """The queue's entry is found in files that were opened later than the log was looked at."""
+    queue = MessageQueue("T", "s", 0)
+    with open_store(tmp_path / "store") as store, opened(tmp_path / "store") as reader:
+        assert reader.bounds([queue])[queue] == (0, 0)
+        for number in range(5):
+            put(store, b"%d" % number)
+        store.write()
+        with reader._stores["s"].queue(queue) as found:
+            assert found.bounds() == (0, 5)
+
+
 def test_a_running_broker_is_read_without_loss_or_repeat(
     broker: LocalBroker, topics: Callable[..., str]
 ) -> None:

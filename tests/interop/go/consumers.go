@@ -22,7 +22,10 @@ type consumers struct {
 	allocated  map[string][]*primitive.MessageQueue
 	mutex      sync.Mutex
 	pulls      atomic.Int64
+	telling    sync.WaitGroup
 }
+
+const counted = 300 * time.Millisecond
 
 func newConsumers(nameServer string) *consumers {
 	return &consumers{nameServer: nameServer, started: map[string]rocketmq.PushConsumer{},
@@ -36,6 +39,8 @@ func (c *consumers) register(operations map[string]operation) {
 	operations["stop"] = func(parameters url.Values) error {
 		stopping := c.started[parameters.Get("name")]
 		delete(c.started, parameters.Get("name"))
+		c.telling.Wait()
+		time.Sleep(counted) // the client counts a message when its handler is back, and shows nobody when it has
 		return stopping.Shutdown()
 	}
 }
@@ -85,6 +90,8 @@ func (c *consumers) consume(parameters url.Values) error {
 	}
 	// Told, then failed until it was consumed as often again as its own property `failures` says.
 	tell := func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		c.telling.Add(1)
+		defer c.telling.Done()
 		result := consumer.ConsumeSuccess
 		for _, message := range messages {
 			told := describe(message)
