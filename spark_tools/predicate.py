@@ -4,7 +4,7 @@ Made where it is used, in the thread that uses it; keeps nothing of what it sees
 """
 
 from firearrow._native.bulk.spans import Spans
-from firearrow.broker.filters.expressions import Expression, Property
+from firearrow.broker.filters.expressions import names_read
 from firearrow.broker.filters.parser import parse
 from firearrow.broker.filters.tokens import ExpressionWrong
 from firearrow.broker.filters.values import Incomparable
@@ -44,7 +44,7 @@ class _Filter:
         except ExpressionWrong as wrong:
             raise OptionWrong(f"sql: {sql!r} is no SQL92 filter: {wrong}") from None
         self._evaluate = expression.evaluate
-        self.names = {name.encode(): name for name in _names(expression)}
+        self.names = {name.encode(): name for name in names_read(expression)}
         """Of the properties that it reads."""
 
     def accepts(self, properties: dict[str, str]) -> bool:
@@ -52,15 +52,3 @@ class _Filter:
             return self._evaluate(properties) is True
         except Incomparable:
             return False
-
-
-def _names(expression: Expression) -> set[str]:
-    """Properties that are read."""
-    found: set[str] = set()
-    waiting = [expression]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Property):
-            found.add(node.name)
-        waiting.extend(node.parts)
-    return found

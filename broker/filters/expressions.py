@@ -251,3 +251,15 @@ def _order_to(ask: Evaluate, constant: Known, holds: Callable[[int, int], bool])
         return None if one is None else holds(compare(one, constant), 0)
 
     return evaluate
+
+
+def names_read(expression: Expression) -> set[str]:
+    """Properties that it looks at."""
+    found: set[str] = set()
+    waiting = [expression]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Property):
+            found.add(node.name)
+        waiting.extend(node.parts)
+    return found

@@ -9,7 +9,7 @@ from firearrow._native.store.properties import property_values
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.filters.expressions import Expression, Property
+from firearrow.broker.filters.expressions import Expression, names_read
 from firearrow.broker.filters.parser import parse
 from firearrow.broker.filters.tokens import ExpressionWrong
 from firearrow.broker.filters.values import Incomparable
@@ -37,7 +37,7 @@ class Filter:
 
     def __init__(self, expression: Expression) -> None:
         self._evaluate = expression.evaluate
-        self._names = {name.encode(): name for name in _names(expression)}
+        self._names = {name.encode(): name for name in names_read(expression)}
 
     def accept(self, record: memoryview) -> bool:
         return self.matches(property_values(record, self._names))
@@ -152,14 +152,3 @@ def _unknown(*, given: bool) -> Refusal:
         return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
     remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
     return Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
-
-
-def _names(expression: Expression) -> set[str]:
-    found: set[str] = set()
-    waiting = [expression]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Property):
-            found.add(node.name)
-        waiting.extend(node.parts)
-    return found
