@@ -30,6 +30,17 @@ Option = typer.Option
 T = TypeVar("T")
 D = TypeVar("D")
 
+Verify = Annotated[
+    bool, Option("--verify", help="Afterwards compare the target with the source, message for message.")
+]
+KeepsProvenance = Annotated[
+    bool,
+    Option(
+        "--provenance/--no-provenance", help="Put REPLAY_* properties: job, broker, topic, queue, offset."
+    ),
+]
+"""Of the jobs that forward messages."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceArguments:

@@ -20,7 +20,12 @@ import typer
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import DataLoss, OptionWrong, SendFailed, SparkToolsError
 from firearrow.spark_tools.jobs import lane
-from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.arguments import (
+    KeepsProvenance,
+    RunArguments,
+    SourceArguments,
+    TargetArguments,
+)
 from firearrow.spark_tools.jobs.copying import Copying, Stopped, Table
 from firearrow.spark_tools.jobs.delivery import queues_at
 from firearrow.spark_tools.jobs.forwarding import Forwarding
@@ -82,12 +87,7 @@ def copy(
     sending: TargetArguments,
     pace: PaceArguments,
     running: RunArguments,
-    provenance: Annotated[
-        bool,
-        Option(
-            "--provenance/--no-provenance", help="Put REPLAY_* properties: job, broker, topic, queue, offset."
-        ),
-    ] = True,
+    provenance: KeepsProvenance = True,
 ) -> None:
     """Copy topics to another cluster, continuously."""
     sending.check()

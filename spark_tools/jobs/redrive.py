@@ -11,7 +11,13 @@ import typer
 
 from firearrow.client.names import dlq_topic
 from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.arguments import (
+    KeepsProvenance,
+    RunArguments,
+    SourceArguments,
+    TargetArguments,
+    Verify,
+)
 from firearrow.spark_tools.jobs.delivery import Delivery
 from firearrow.spark_tools.jobs.letters import ToOrigin
 from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
@@ -32,15 +38,8 @@ def redrive(
         Option("--group", help="Consumer group whose dead letters are meant; again for each."),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Send nothing: count by group, tag and hour.")] = False,
-    verify: Annotated[
-        bool, Option("--verify", help="Afterwards compare the target with the source, message for message.")
-    ] = False,
-    provenance: Annotated[
-        bool,
-        Option(
-            "--provenance/--no-provenance", help="Put REPLAY_* properties: job, broker, topic, queue, offset."
-        ),
-    ] = True,
+    verify: Verify = False,
+    provenance: KeepsProvenance = True,
 ) -> None:
     """Send dead letters of consumer groups back to the topics they came from."""
     if not groups:

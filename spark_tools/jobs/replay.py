@@ -10,7 +10,13 @@ from typing import Annotated
 import typer
 
 from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.arguments import (
+    KeepsProvenance,
+    RunArguments,
+    SourceArguments,
+    TargetArguments,
+    Verify,
+)
 from firearrow.spark_tools.jobs.delivery import Delivery, Routed, queues_at
 from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
 from firearrow.spark_tools.jobs.routing import ByQueue, RoundRobin, faced
@@ -35,18 +41,11 @@ def replay(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Send nothing: count by topic, tag and hour of storing.")
     ] = False,
-    verify: Annotated[
-        bool, Option("--verify", help="Afterwards compare the target with the source, message for message.")
-    ] = False,
+    verify: Verify = False,
     verify_only: Annotated[
         bool, Option("--verify-only", help="Send nothing: compare what an earlier run of this command sent.")
     ] = False,
-    provenance: Annotated[
-        bool,
-        Option(
-            "--provenance/--no-provenance", help="Put REPLAY_* properties: job, broker, topic, queue, offset."
-        ),
-    ] = True,
+    provenance: KeepsProvenance = True,
 ) -> None:
     """Send messages of stores or of a live cluster again, to the same or another topic."""
     if dry_run and (verify or verify_only):
