@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from firearrow._native.audit.auditing import Auditing, HereLane
+from firearrow._native.audit.store import AuditedStore
 from firearrow._native.bulk.faults import Faults
 from firearrow._native.bulk.keycheck import check_chains
 from firearrow._native.bulk.queuecheck import count_entries
 from firearrow._native.bulk.spans import End
 from firearrow._native.bulk.survey import Survey
 from firearrow._native.store.store import MessageStore
-from firearrow.spark_tools.audit.auditing import Auditing, HereLane
-from firearrow.spark_tools.audit.store import AuditedStore
+from firearrow.spark_tools.offline.config import group_offsets
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
 MESSAGES = 200_000
@@ -106,7 +107,9 @@ def test_check_chains(benchmark: BenchmarkFixture, written: Written) -> None:
 @pytest.mark.parametrize("check_crc", [False, True], ids=["heads", "crc"])
 def test_whole_audit(benchmark: BenchmarkFixture, written: Written, check_crc: bool) -> None:
     store = AuditedStore("survey", str(written.root))
-    seen = benchmark(lambda: Auditing(store, HereLane(), check_crc=check_crc, index_slots=SLOTS).run())
+    seen = benchmark(
+        lambda: Auditing(store, HereLane(), group_offsets, check_crc=check_crc, index_slots=SLOTS).run()
+    )
     assert not seen.findings
     assert seen.numbers["keys_found"] == 2 * MESSAGES
     told(benchmark, written.bytes, MESSAGES, "records")

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from firearrow.spark_tools import submit
-from firearrow.spark_tools.errors import SparkToolsError
+from firearrow.spark_tools.errors import REFUSALS
 from firearrow.spark_tools.submit import CannotSubmit
 
 FAILED = 1
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         if job is None:
             raise CannotSubmit(_unknown(name))
         return _submit(job, name, given.spark, rest)
-    except SparkToolsError as error:
+    except REFUSALS as error:
         print(f"firearrow spark: {error}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, CannotSubmit) else FAILED
 

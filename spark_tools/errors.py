@@ -1,5 +1,7 @@
 """What the Spark tools refuse, each in one sentence that says what to do."""
 
+from firearrow._native.store.faults import StoreUnreadable as StoreUnreadable  # noqa: PLC0414 (handed on)
+
 
 class SparkToolsError(Exception):
     """Anything below; the text is for people."""
@@ -7,10 +9,6 @@ class SparkToolsError(Exception):
 
 class OptionWrong(SparkToolsError, ValueError):
     """An option of a source, a sink or a job; the text names it."""
-
-
-class StoreUnreadable(SparkToolsError):
-    """A folder is no store, or a file of it cannot be read."""
 
 
 class TopicMissing(SparkToolsError):
@@ -31,3 +29,7 @@ class Unreachable(SparkToolsError):
 
 class Refused(SparkToolsError):
     """A broker refused to answer a question, or to give messages; the text has its words."""
+
+
+REFUSALS = (SparkToolsError, StoreUnreadable)
+"""Whatever ends a program of ours with one sentence."""

@@ -15,3 +15,7 @@ class StoreForeign(StoreError):
 
 class StoreDamaged(StoreError):
     """Damage that recovery may not cut."""
+
+
+class StoreUnreadable(StoreError):
+    """A folder is no store, or a file of it cannot be read."""

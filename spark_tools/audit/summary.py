@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from firearrow._native.audit.auditing import StoreSeen
+from firearrow._native.audit.tallies import Tally
 from firearrow.client.names import DLQ, RETRY, is_system_topic
-from firearrow.spark_tools.audit.auditing import StoreSeen
-from firearrow.spark_tools.audit.tallies import Tally
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 LIGHT = "%LMQ%"

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 
 from firearrow.client.errors import ClientError
 from firearrow.spark_tools.datasource.stream_sink import commit_offsets
-from firearrow.spark_tools.errors import SparkToolsError
+from firearrow.spark_tools.errors import REFUSALS
 from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.plan.lag import Lag
 from firearrow.spark_tools.plan.offsets import Offsets, offsets_of
@@ -70,7 +70,7 @@ def publish(target: Target, group: str, offsets: Offsets) -> None:
     """The stream's own offsets are in its checkpoint: brokers that are away are no reason to end it."""
     try:
         commit_offsets(target, group, offsets, WAIT_S)
-    except (SparkToolsError, ClientError) as error:
+    except (*REFUSALS, ClientError) as error:
         log.warning("commitGroup: the offsets of %s were not told to %s: %s", group, target, error)
 
 

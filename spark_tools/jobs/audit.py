@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from firearrow._native.audit.auditing import Auditing, StoreSeen
 from firearrow._native.bulk.survey import APACHE_DELAYS_S
-from firearrow.spark_tools.audit.auditing import Auditing, StoreSeen
-from firearrow.spark_tools.audit.store import stores_of
+from firearrow.spark_tools.audit.stores import stores_of
 from firearrow.spark_tools.audit.summary import document
 from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.jobs import lane
@@ -26,6 +26,7 @@ from firearrow.spark_tools.jobs.audit_page import page
 from firearrow.spark_tools.jobs.audit_tables import write_tables
 from firearrow.spark_tools.jobs.duplicates import Duplicates, find_duplicates
 from firearrow.spark_tools.jobs.program import FAILED, program, spread
+from firearrow.spark_tools.offline.config import group_offsets
 
 JOB = "audit"
 SHOWN_MAX = 20
@@ -95,7 +96,7 @@ def audit(
     began, seen = time.monotonic(), []
     for store in stores:
         auditing = Auditing(
-            store, SparkLane(spark, quiet=quiet), check_crc=checks.crc, with_index=checks.index,
+            store, SparkLane(spark, quiet=quiet), group_offsets, check_crc=checks.crc, with_index=checks.index,
             delays_s=delays_s, index_slots=checks.index_slots,
         )  # fmt: skip
         seen.append(auditing.run())

@@ -13,7 +13,7 @@ from pyspark import Accumulator, SparkContext
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from firearrow.spark_tools.errors import SparkToolsError, StoreUnreadable
+from firearrow.spark_tools.errors import REFUSALS, StoreUnreadable
 from firearrow.spark_tools.jobs.lane import Refused, WorkersLackPackage
 
 PARTS_MIN = 64
@@ -33,7 +33,7 @@ class Doing:
     def __call__(self, task: tuple[Any, int]) -> Any:  # noqa: ANN401 (it is whatever the work gives)
         try:
             seen = self.work(task[0])
-        except SparkToolsError as error:
+        except REFUSALS as error:
             return Refused(str(error))
         self.done.add(task[1])
         return seen

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from firearrow.spark_tools.audit.auditing import StoreSeen
+from firearrow._native.audit.auditing import StoreSeen
+from firearrow._native.audit.tallies import Tally
 from firearrow.spark_tools.audit.summary import QueueRow, queue_rows, topic_rows
-from firearrow.spark_tools.audit.tallies import Tally
 from firearrow.spark_tools.jobs.audit_charts import by_name, over_time, shortened
 
 BARS_MAX = 20

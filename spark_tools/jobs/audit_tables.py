@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from firearrow.spark_tools.audit.auditing import StoreSeen
+from firearrow._native.audit.auditing import StoreSeen
+from firearrow._native.audit.tallies import Tally
 from firearrow.spark_tools.audit.summary import queue_rows
-from firearrow.spark_tools.audit.tallies import Tally
 from firearrow.spark_tools.errors import OptionWrong
 
 TEXT, LONG, INT, TIME = pa.string(), pa.int64(), pa.int32(), pa.timestamp("ms", tz="UTC")

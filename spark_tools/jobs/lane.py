@@ -12,7 +12,7 @@ from itertools import groupby
 
 from pyspark import SparkConf, SparkContext
 
-from firearrow.spark_tools.errors import SparkToolsError
+from firearrow.spark_tools.errors import REFUSALS, SparkToolsError
 from firearrow.spark_tools.jobs.marks import Marks, Slice
 
 TASKS_A_CORE = 4
@@ -99,5 +99,5 @@ class Working:
         for slices in tasks:
             try:
                 self.work(slices, self.marks)
-            except SparkToolsError as error:
+            except REFUSALS as error:
                 yield Refused(str(error))

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, get_type_hints
 import typer
 from rich.console import Console
 
-from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
+from firearrow.spark_tools.errors import REFUSALS, OptionWrong
 from firearrow.spark_tools.jobs.arguments import SourceArguments, as_text
 from firearrow.spark_tools.jobs.report import Report
 
@@ -48,7 +48,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = kind(**{field.name: given[field.name] for field in fields(kind)})
         try:
             command(**values)
-        except SparkToolsError as error:
+        except REFUSALS as error:
             refuse(error)
         except KeyboardInterrupt:
             print("firearrow: interrupted; the same command goes on where it was", file=sys.stderr)
@@ -65,7 +65,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     return spreading
 
 
-def refuse(error: SparkToolsError) -> NoReturn:
+def refuse(error: Exception) -> NoReturn:
     print(f"firearrow: {error}", file=sys.stderr)
     raise typer.Exit(WRONG_USAGE if isinstance(error, OptionWrong) else FAILED)
 

@@ -12,12 +12,14 @@ import numpy as np
 
 from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import Spans
+from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, Entries, Entry
+from firearrow._native.files.log import Log
+from firearrow._native.files.rolled import segment_at
 from firearrow._native.store.record import RecordError
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.offline.entries import ENTRY, FIELDS, PRE_BLANK_SIZE, Entries, Entry
-from firearrow.spark_tools.offline.log import Log
-from firearrow.spark_tools.offline.rolled import segment_at
 
+FIELDS = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
+"""Of a row of entries."""
 LIGHT_PREFIX = "%LMQ%"
 ENTRIES_AT_ONCE = 16384
 ENTRIES_LOOKED_AT = 1000

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from firearrow._native.bulk.spans import Spans
+from firearrow._native.files.log_walk import LogWalk, Torn, boundary
+from firearrow._native.files.mappings import Mapping, Mappings
+from firearrow._native.files.rolled import Segment, missing
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import OptionWrong, TopicMissing
 from firearrow.spark_tools.offline.abreast import abreast
-from firearrow.spark_tools.offline.log_walk import LogWalk, Torn, boundary
-from firearrow.spark_tools.offline.mappings import Mapping, Mappings
 from firearrow.spark_tools.offline.reading import Reading
-from firearrow.spark_tools.offline.rolled import Segment, missing
 from firearrow.spark_tools.offline.store import Store
 from firearrow.spark_tools.origin import Lost, QueueRange
 

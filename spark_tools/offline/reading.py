@@ -10,11 +10,11 @@ import numpy as np
 
 from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import Spans
+from firearrow._native.files.entries import ENTRY, Entry
 from firearrow._native.store.record import RecordError
 from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.offline.entries import ENTRY, FIELDS, Entry
 from firearrow.spark_tools.offline.losses import Losses
-from firearrow.spark_tools.offline.queue import ENTRIES_AT_ONCE, StoredQueue
+from firearrow.spark_tools.offline.queue import ENTRIES_AT_ONCE, FIELDS, StoredQueue
 from firearrow.spark_tools.origin import Lost
 from firearrow.spark_tools.predicate import Predicate
 

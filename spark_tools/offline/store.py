@@ -3,13 +3,13 @@
 import os
 from collections.abc import Iterator
 
+from firearrow._native.files.log import Log
+from firearrow._native.files.mappings import Mappings
+from firearrow._native.files.rolled import FILE_NAME
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import StoreUnreadable, TopicMissing
 from firearrow.spark_tools.offline.config import QUEUE_ID, DeclaredTopics, group_offsets
-from firearrow.spark_tools.offline.log import Log
-from firearrow.spark_tools.offline.mappings import Mappings
 from firearrow.spark_tools.offline.queue import StoredQueue
-from firearrow.spark_tools.offline.rolled import FILE_NAME
 
 
 class Store:

@@ -189,6 +189,19 @@ def test_native_rooms_know_their_own_room_only() -> None:
             assert wanted == room or wanted in below.get(room, ()), f"{path}: {match.group(0)}"
 
 
+NATIVE_PYTHON = {"files": ("files", "bulk", "store"), "audit": ("audit", "files", "bulk", "store")}
+
+
+@pytest.mark.parametrize("room", NATIVE_PYTHON)
+def test_python_rooms_of_native_know_what_is_below_them(room: str) -> None:
+    for path in sorted((ROOT / "_native" / room).glob("*.py")):
+        for name in imported(path):
+            if name.startswith("firearrow."):
+                assert name.startswith("firearrow._native."), f"{path} imports {name}"
+                assert name.split(".")[2] in NATIVE_PYTHON[room], f"{path} imports {name}"
+            assert name.split(".")[0] not in ("numpy", "pyarrow", "pyspark"), f"{path} imports {name}"
+
+
 @pytest.mark.parametrize(
     "path", sources("*.py", "*.pyx", "*.pxd", "*.h"), ids=lambda p: str(p.relative_to(ROOT))
 )

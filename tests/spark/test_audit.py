@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.audit.auditing import Auditing, HereLane, StoreSeen
+from firearrow._native.audit.findings import Finding, Kind
+from firearrow._native.audit.store import AuditedStore
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message
-from firearrow.spark_tools.audit.auditing import Auditing, HereLane, StoreSeen
-from firearrow.spark_tools.audit.findings import Finding, Kind
-from firearrow.spark_tools.audit.store import AuditedStore, stores_of
+from firearrow.spark_tools.audit.stores import stores_of
 from firearrow.spark_tools.errors import OptionWrong, StoreUnreadable
+from firearrow.spark_tools.offline.config import group_offsets
 from tests.spark.record_bytes import record_bytes
 from tests.spark.stores import SETTINGS, TOPICS, Golden, KnownStore, send_known
 from tests.store.stores import open_store, put
@@ -27,7 +29,9 @@ def audited(
     root: Path, *, range_bytes: int = 128 << 20, width: int = 4, with_index: bool = True
 ) -> StoreSeen:
     store = AuditedStore(root.name, str(root))
-    return Auditing(store, HereLane(width), range_bytes=range_bytes, with_index=with_index).run()
+    return Auditing(
+        store, HereLane(width), group_offsets, range_bytes=range_bytes, with_index=with_index
+    ).run()
 
 
 def only(seen: StoreSeen, kind: Kind) -> Finding:
@@ -221,7 +225,7 @@ def test_without_crc_a_flipped_bit_of_a_body_is_not_seen(apache: Path) -> None:
     path, _, body, _ = a_record(apache)
     flip(path, body)
     store = AuditedStore("a", str(apache))
-    assert not Auditing(store, HereLane(), check_crc=False).run().findings
+    assert not Auditing(store, HereLane(), group_offsets, check_crc=False).run().findings
 
 
 @pytest.mark.parametrize("field", [0, 4, 28], ids=["size", "magic", "physical offset"])

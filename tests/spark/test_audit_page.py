@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.spark_tools.audit.auditing import Auditing, HereLane, StoreSeen
-from firearrow.spark_tools.audit.findings import Finding, Kind
-from firearrow.spark_tools.audit.groups import Lag
-from firearrow.spark_tools.audit.queues import QueueSeen
-from firearrow.spark_tools.audit.store import AuditedStore
+from firearrow._native.audit.auditing import Auditing, HereLane, StoreSeen
+from firearrow._native.audit.findings import Finding, Kind
+from firearrow._native.audit.groups import Lag
+from firearrow._native.audit.queues import QueueSeen
+from firearrow._native.audit.store import AuditedStore
 from firearrow.spark_tools.audit.summary import document, kind_of, topic_rows
 from firearrow.spark_tools.jobs.audit_charts import by_name, over_time, shortened
 from firearrow.spark_tools.jobs.audit_page import page
+from firearrow.spark_tools.offline.config import group_offsets
 from tests.spark.stores import Golden
 
 EVIL = "<script>alert('\"&x')</script>"
@@ -75,7 +76,7 @@ def test_names_from_outside_are_text(evil: StoreSeen) -> None:
 
 
 def test_the_page_loads_and_runs_nothing(golden: Golden) -> None:
-    seen = Auditing(AuditedStore("a", str(golden.root)), HereLane()).run()
+    seen = Auditing(AuditedStore("a", str(golden.root)), HereLane(), group_offsets).run()
     html = page([seen], 50, None)
     read = Reader(html)
     assert not read.tags & {"script", "link", "img", "iframe", "object", "embed", "use", "image"}
@@ -88,7 +89,7 @@ def test_the_page_loads_and_runs_nothing(golden: Golden) -> None:
 
 
 def test_the_page_says_what_was_seen(golden: Golden) -> None:
-    seen = Auditing(AuditedStore("a", str(golden.root)), HereLane()).run()
+    seen = Auditing(AuditedStore("a", str(golden.root)), HereLane(), group_offsets).run()
     texts = Reader(page([seen], 1000, None)).texts
     assert "no findings" in texts
     for row in topic_rows(seen):

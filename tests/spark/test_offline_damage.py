@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.files.entries import Entries
+from firearrow._native.files.mappings import Mappings
+from firearrow._native.files.rolled import rolled_files
 from firearrow._native.store.hash import java_hash
 from firearrow._native.store.store import MessageStore
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import DataLoss, StoreUnreadable, TopicMissing
-from firearrow.spark_tools.offline.entries import Entries
-from firearrow.spark_tools.offline.mappings import Mappings
 from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.offline.reader import StoreReader
-from firearrow.spark_tools.offline.rolled import rolled_files
 from firearrow.spark_tools.origin import QueueRange
 from tests.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, properties_of, put
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from firearrow._native.audit.ranges import cut, from_place, parts
 from firearrow._native.bulk.faults import FaultKind, Faults
 from firearrow._native.bulk.gaps import first_written
 from firearrow._native.bulk.keycheck import check_chains, head_of, match_keys, settle_keys, slots_of
@@ -15,9 +16,8 @@ from firearrow._native.bulk.names import Names
 from firearrow._native.bulk.queuecheck import check_entries, count_entries, list_entries
 from firearrow._native.bulk.spans import End
 from firearrow._native.bulk.survey import TORN, Survey
+from firearrow._native.files.rolled import Segment
 from firearrow._native.store.hash import java_hash
-from firearrow.spark_tools.audit.ranges import cut, from_place, parts
-from firearrow.spark_tools.offline.rolled import Segment
 from tests.store.stores import HOST, HOST_V6, open_store, properties_of, put
 
 HALF, ROLLED_BACK = 0x4, 0xC

@@ -6,9 +6,9 @@ Listed when asked for what is not known yet, and at `refresh`. Never waits for a
 import os
 
 from firearrow._native.bulk.spans import End, walk
-from firearrow.spark_tools.errors import StoreUnreadable
-from firearrow.spark_tools.offline.mappings import Mapping, Mappings
-from firearrow.spark_tools.offline.rolled import Segment, next_base, rolled_files, segment_at
+from firearrow._native.files.mappings import Mapping, Mappings
+from firearrow._native.files.rolled import Segment, next_base, rolled_files, segment_at
+from firearrow._native.store.faults import StoreUnreadable
 
 WALK_BYTES = 16 << 20
 

@@ -11,8 +11,8 @@ import os
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from firearrow.spark_tools.errors import StoreUnreadable
-from firearrow.spark_tools.offline.rolled import Segment
+from firearrow._native.files.rolled import Segment
+from firearrow._native.store.faults import StoreUnreadable
 
 MAPPINGS_MAX = 16
 LEFT_BEHIND_BYTES = 32 << 20

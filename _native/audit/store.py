@@ -6,12 +6,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from firearrow.spark_tools.errors import StoreUnreadable
-from firearrow.spark_tools.offline.log import Log
-from firearrow.spark_tools.offline.log_walk import boundary
-from firearrow.spark_tools.offline.mappings import Mappings
-from firearrow.spark_tools.offline.origin import StoreOrigin
-from firearrow.spark_tools.offline.rolled import Segment, rolled_files
+from firearrow._native.files.log import Log
+from firearrow._native.files.log_walk import boundary
+from firearrow._native.files.mappings import Mappings
+from firearrow._native.files.rolled import Segment, rolled_files
+from firearrow._native.store.faults import StoreUnreadable
 
 QUEUE_ID_MAX = (1 << 31) - 1
 NAME_BYTES_MAX = 255
@@ -88,12 +87,6 @@ class AuditedStore:
         except FileNotFoundError:
             return []
         return [self.path("index", name) for name in names if name.isdecimal() and len(name) == 17]
-
-
-def stores_of(paths: tuple[str, ...]) -> list[AuditedStore]:
-    """Of folders, or NAME=FOLDER. OptionWrong: none, or two of one name."""
-    named = (path.partition("=") for path in StoreOrigin(paths).paths)
-    return [AuditedStore(name, root) for name, _, root in named]
 
 
 def _folders(path: str) -> list[str]:

@@ -1,16 +1,17 @@
 """How far consumer groups are behind, by the store's own files. Reads `config` only."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from firearrow.spark_tools.audit.findings import Finding, Findings, Kind
-from firearrow.spark_tools.audit.queues import QueueName, QueueSeen
-from firearrow.spark_tools.audit.store import AuditedStore
-from firearrow.spark_tools.errors import StoreUnreadable
-from firearrow.spark_tools.offline.config import group_offsets
+from firearrow._native.audit.findings import Finding, Findings, Kind
+from firearrow._native.audit.queues import QueueName, QueueSeen
+from firearrow._native.audit.store import AuditedStore
+from firearrow._native.store.faults import StoreUnreadable
 
 Offsets = Mapping[tuple[str, str], Mapping[int, int]]
 """(Group, topic) → queue id → the next offset to consume."""
+ReadOffsets = Callable[[str], Offsets]
+"""Of the store in that folder. StoreUnreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,10 @@ class Lag:
         return max(0, self.first - self.offset)
 
 
-def read_offsets(store: AuditedStore, findings: Findings) -> Offsets:
+def read_offsets(store: AuditedStore, read: ReadOffsets, findings: Findings) -> Offsets:
+    """What cannot be read is a finding, and says nothing."""
     try:
-        return group_offsets(store.root)
+        return read(store.root)
     except StoreUnreadable as error:
         findings.add(Finding(Kind.UNREADABLE, store.name, store.path("config"), 0, str(error)))
         return {}

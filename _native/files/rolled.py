@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from firearrow.spark_tools.errors import StoreUnreadable
+from firearrow._native.store.faults import StoreUnreadable
 
 FILE_NAME = re.compile(r"[0-9]{20}")
 

@@ -8,13 +8,10 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
-from firearrow.spark_tools.errors import StoreUnreadable
-from firearrow.spark_tools.offline.rolled import Segment, next_base, rolled_files, segment_at
+from firearrow._native.files.rolled import Segment, next_base, rolled_files, segment_at
+from firearrow._native.store.faults import StoreUnreadable
 
 ENTRY = struct.Struct(">qiq")
-FIELDS = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
 PRE_BLANK_SIZE = 0x7FFFFFFF
 """Of the entries before the first one, where a queue began in the middle of a file."""
 

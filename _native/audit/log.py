@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from firearrow._native.audit.findings import Finding, Findings, Kind
+from firearrow._native.audit.index import IndexFile
+from firearrow._native.audit.ranges import LogRange
+from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.tallies import Tallies
+from firearrow._native.audit.wording import KINDS, between, in_log, in_queue
 from firearrow._native.bulk.faults import Fault, FaultKind
 from firearrow._native.bulk.gaps import first_written
 from firearrow._native.bulk.keycheck import match_keys, settle_keys
 from firearrow._native.bulk.spans import End, find
 from firearrow._native.bulk.survey import APACHE_DELAYS_S, TORN, QueueSeen, Survey
-from firearrow.spark_tools.audit.findings import Finding, Findings, Kind
-from firearrow.spark_tools.audit.index import IndexFile
-from firearrow.spark_tools.audit.ranges import LogRange
-from firearrow.spark_tools.audit.store import AuditedStore
-from firearrow.spark_tools.audit.tallies import Tallies
-from firearrow.spark_tools.audit.wording import KINDS, between, in_log, in_queue
-from firearrow.spark_tools.errors import StoreUnreadable
-from firearrow.spark_tools.offline.entries import Entries
-from firearrow.spark_tools.offline.mappings import Mapping, Mappings
-from firearrow.spark_tools.offline.rolled import Segment, segment_at
+from firearrow._native.files.entries import Entries
+from firearrow._native.files.mappings import Mapping, Mappings
+from firearrow._native.files.rolled import Segment, segment_at
+from firearrow._native.store.faults import StoreUnreadable
 
 ENTRIES_AT_ONCE = 1 << 18
 CHUNK_BYTES = 64 << 20

@@ -1,4 +1,4 @@
-"""One store audited from its log to its groups. What runs in parallel goes through a lane, which is Spark's in the job.
+"""One store audited from its log to its groups. What runs in parallel goes through a lane, which is Spark's in its job.
 
 The order keeps a store that grows consistent: first the offsets of groups and the end of the log are read, then the log
 up to there, then the queues, in which what shows a place behind that end is passed over. Driver; one thread.
@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from firearrow._native.bulk.survey import APACHE_DELAYS_S
-from firearrow.spark_tools.audit.findings import Finding, Findings, Kind
-from firearrow.spark_tools.audit.groups import Lag, lags, read_offsets
-from firearrow.spark_tools.audit.index import IndexFile, check_index, index_files
-from firearrow.spark_tools.audit.log import Part, PartSeen, Settings
-from firearrow.spark_tools.audit.queues import (
+from firearrow._native.audit.findings import Finding, Findings, Kind
+from firearrow._native.audit.groups import Lag, ReadOffsets, lags, read_offsets
+from firearrow._native.audit.index import IndexFile, check_index, index_files
+from firearrow._native.audit.log import Part, PartSeen, Settings
+from firearrow._native.audit.queues import (
     LogBounds,
     QueueName,
     QueueSeen,
@@ -26,11 +25,12 @@ from firearrow.spark_tools.audit.queues import (
     is_written,
     survey_queues,
 )
-from firearrow.spark_tools.audit.ranges import LogRange, cut, parts
-from firearrow.spark_tools.audit.stitching import LogSeen, stitched
-from firearrow.spark_tools.audit.store import AuditedStore
-from firearrow.spark_tools.audit.tallies import Tallies
-from firearrow.spark_tools.offline.rolled import Segment, missing
+from firearrow._native.audit.ranges import LogRange, cut, parts
+from firearrow._native.audit.stitching import LogSeen, stitched
+from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.tallies import Tallies
+from firearrow._native.bulk.survey import APACHE_DELAYS_S
+from firearrow._native.files.rolled import Segment, missing
 
 QUEUES_A_TASK = 256
 T = TypeVar("T")
@@ -95,10 +95,11 @@ class Auditing:
     """`index_slots` 0: told from the index files. `run` once. StoreUnreadable: the folder is no store."""
 
     def __init__(
-        self, store: AuditedStore, lane: Lane, *, check_crc: bool = True, with_index: bool = True,
+        self, store: AuditedStore, lane: Lane, offsets: ReadOffsets, *, check_crc: bool = True, with_index: bool = True,
         delays_s: tuple[int, ...] = APACHE_DELAYS_S, index_slots: int = 0, range_bytes: int = 128 << 20,
     ) -> None:  # fmt: skip
         self._store, self._lane, self._range_bytes = store, lane, range_bytes
+        self._offsets = offsets
         self._growing = store.is_running()
         self._settings = Settings(check_crc, with_index, self._growing, delays_s)
         self._index_slots = index_slots
@@ -108,7 +109,7 @@ class Auditing:
         began = time.monotonic()
         seen, store = self.seen, self._store
         segments, end = store.segments(), None
-        offsets = read_offsets(store, seen.findings)
+        offsets = read_offsets(store, self._offsets, seen.findings)
         if self._growing:
             end = store.log_end()
             segments = store.segments()

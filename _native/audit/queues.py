@@ -8,15 +8,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from firearrow._native.audit.findings import Finding, Findings, Kind
+from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.wording import KINDS, in_queue
 from firearrow._native.bulk.faults import FaultKind, Faults
 from firearrow._native.bulk.queuecheck import EntriesSeen, check_entries, count_entries, list_entries
-from firearrow.spark_tools.audit.findings import Finding, Findings, Kind
-from firearrow.spark_tools.audit.store import AuditedStore
-from firearrow.spark_tools.audit.wording import KINDS, in_queue
-from firearrow.spark_tools.errors import StoreUnreadable
-from firearrow.spark_tools.offline.entries import ENTRY, Entries
-from firearrow.spark_tools.offline.mappings import Mappings
-from firearrow.spark_tools.offline.rolled import Segment, missing, rolled_files
+from firearrow._native.files.entries import ENTRY, Entries
+from firearrow._native.files.mappings import Mappings
+from firearrow._native.files.rolled import Segment, missing, rolled_files
+from firearrow._native.store.faults import StoreUnreadable
 
 QueueName = tuple[str, int]
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from firearrow._native.audit.findings import Finding, Findings, Kind
+from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.wording import KINDS
 from firearrow._native.bulk.faults import Fault, FaultKind, Faults
 from firearrow._native.bulk.keycheck import IndexHead, check_chains, head_of, slots_of
-from firearrow.spark_tools.audit.findings import Finding, Findings, Kind
-from firearrow.spark_tools.audit.store import AuditedStore
-from firearrow.spark_tools.audit.wording import KINDS
-from firearrow.spark_tools.offline.mappings import Mappings
-from firearrow.spark_tools.offline.rolled import Segment
+from firearrow._native.files.mappings import Mappings
+from firearrow._native.files.rolled import Segment
 
 HEAD_BYTES, SLOT_BYTES, ENTRY_BYTES = 40, 4, 20
 NO_HEAD = IndexHead(0, 0, 0, -1, 0, 1)

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from firearrow._native.audit.findings import Finding, Kind
+from firearrow._native.audit.store import AuditedStore
 from firearrow._native.bulk.faults import Fault, FaultKind
-from firearrow.spark_tools.audit.findings import Finding, Kind
-from firearrow.spark_tools.audit.store import AuditedStore
-from firearrow.spark_tools.errors import StoreUnreadable
-from firearrow.spark_tools.offline.entries import ENTRY
-from firearrow.spark_tools.offline.rolled import Segment, rolled_files, segment_at
+from firearrow._native.files.entries import ENTRY
+from firearrow._native.files.rolled import Segment, rolled_files, segment_at
+from firearrow._native.store.faults import StoreUnreadable
 
 KINDS = {
     FaultKind.BAD_CRC: Kind.BAD_CRC,

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from firearrow.spark_tools.audit.findings import Findings, Kind
-from firearrow.spark_tools.audit.log import PartSeen, Rest
-from firearrow.spark_tools.audit.ranges import LogRange, from_place
-from firearrow.spark_tools.audit.store import AuditedStore
-from firearrow.spark_tools.audit.tallies import Tallies
-from firearrow.spark_tools.audit.wording import between
-from firearrow.spark_tools.offline.rolled import Segment, segment_at
+from firearrow._native.audit.findings import Findings, Kind
+from firearrow._native.audit.log import PartSeen, Rest
+from firearrow._native.audit.ranges import LogRange, from_place
+from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.tallies import Tallies
+from firearrow._native.audit.wording import between
+from firearrow._native.files.rolled import Segment, segment_at
 
 Again = Callable[[Sequence[LogRange]], PartSeen]
 """Looks at a part whose first record begins where its first range does."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firearrow.spark_tools.offline.rolled import Segment
+from firearrow._native.files.rolled import Segment
 
 RANGE_BYTES = 128 << 20
 

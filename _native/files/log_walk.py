@@ -6,8 +6,8 @@ What is no record is told and passed over, never believed. One thread, that of t
 from collections.abc import Callable, Iterator
 
 from firearrow._native.bulk.spans import End, Spans, find, walk
-from firearrow.spark_tools.offline.log import Log
-from firearrow.spark_tools.offline.mappings import Mapping
+from firearrow._native.files.log import Log
+from firearrow._native.files.mappings import Mapping
 
 Torn = Callable[[int, int, str], None]
 """Told of physical offsets [start, end) that hold no record that can be read, and why."""
