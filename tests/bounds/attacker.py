@@ -1,0 +1,43 @@
+"""The attacker's process: reads the name of an attack a line, does it, and holds on to what it opened until the next.
+
+`python -m tests.bounds.attacker HOST:PORT HOST:PORT CONNECTIONS SECONDS`: broker, name server, how much of each attack.
+"""
+
+import resource
+import sys
+import traceback
+
+from tests.bounds.attacks import SOCKETS, Field
+from tests.bounds.claims import CLAIMS
+from tests.bounds.crowd import Address, Crowd
+
+ATTACKS = SOCKETS | CLAIMS
+FREE = "free"
+
+
+def place(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def main(arguments: list[str]) -> int:
+    broker, name_server, connections, seconds = arguments
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    field = Field(place(broker), place(name_server), int(connections), float(seconds))
+    crowd = Crowd()
+    for line in sys.stdin:
+        crowd.hang_up()
+        name = line.strip()
+        if name != FREE:
+            try:
+                crowd = ATTACKS[name](field)
+            except Exception:
+                traceback.print_exc()
+                return 1
+        print(name, len(crowd.members), crowd.gone, crowd.refused, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,44 @@
+"""Watched: the anonymous memory of a process now, and its peak since it was asked for last. A thread of its own."""
+
+import re
+import threading
+from pathlib import Path
+
+LOOK_S = 0.01
+
+
+def anonymous_kib(pid: int) -> int:
+    found = re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    if found is None:
+        raise ProcessLookupError(f"process {pid} is gone")
+    return int(found[1])
+
+
+class Watched:
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._peak = self.now
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    @property
+    def now(self) -> int:
+        """KiB."""
+        return anonymous_kib(self._pid)
+
+    def take_peak(self) -> int:
+        """KiB, since the last time."""
+        peak, self._peak = max(self._peak, self.now), self.now
+        return peak
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            try:
+                self._peak = max(self._peak, self.now)
+            except (ProcessLookupError, FileNotFoundError):
+                return
