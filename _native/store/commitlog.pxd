@@ -40,5 +40,6 @@ cdef class CommitLog:
     cdef Segment segment_for(self, int64_t physical_offset)
     cdef int make_segment(self, int64_t base) except -1
     cdef uint8_t *stage(self, int64_t end, int64_t size) except NULL
+    cdef int release_flushed(self) except -1
     cdef int take_back(self, int64_t failed_at) except -1
     cdef int cut(self, int64_t physical_offset) except -1

@@ -75,9 +75,7 @@ cdef class CommitLog:
         cdef Segment segment
         os.makedirs(log.folder, exist_ok=True)
         for offset, path in rolled_files(log.folder, segment_bytes, "mappedFileSizeCommitLog"):
-            segment = Segment(path, offset, segment_bytes)
-            segment.open_file(False, True)
-            log.segments.append(segment)
+            log.segments.append(Segment(path, offset, segment_bytes))
         return log
 
     @staticmethod
@@ -314,7 +312,17 @@ cdef class CommitLog:
             if status < 0:
                 raise OSError(-status, os.strerror(-status), segment.path)
         self.flushed = max(self.flushed, until)
+        self.release_flushed()
         return self.flushed
+
+    cdef int release_flushed(self) except -1:
+        """Only what is still written or synced keeps its descriptor, with its successor."""
+        cdef Segment segment
+        for segment in list(self.segments):
+            if segment.base + segment.size > self.flushed:
+                break
+            segment.release_fd()
+        return 0
 
     def prepare(self):
         """Make the next segment's file when the active one is half full."""
@@ -337,18 +345,17 @@ cdef class CommitLog:
         self.staging_bytes = 0
         segment = self.segment_at(physical_offset)
         if segment is not None:
+            segment.open_file(False, True)
             zero_tail(segment, physical_offset - segment.base)
         return 0
 
-    def drop_first(self):
-        """Delete the oldest segment; never the one that is written to. The freed bytes' end."""
-        cdef Segment segment = self.segments[0]
-        if segment.base + segment.size > self.written:
-            raise ValueError("the active segment is never deleted")
+    def let_go_first(self):
+        """Take the oldest segment out of the log, for the caller to discard; None: it is written, or not on the disk."""
+        cdef Segment segment = self.segments[0] if self.segments else None
+        if segment is None or segment.base + segment.size > min(self.written, self.flushed):
+            return None
         del self.segments[0]
-        segment.close()
-        os.unlink(segment.path)
-        return segment.base + segment.size
+        return segment
 
     def first_modified_ms(self):
         """When the oldest segment's file was last written to."""

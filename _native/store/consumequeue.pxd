@@ -3,7 +3,7 @@
 # Offsets count entries. min_entry <= visible <= end_entry <= next_entry: what may be read starts at `min_entry`, is
 # confirmed below `visible`, is in the file below `end_entry`, and is promised to staged messages below `next_entry`.
 #
-# Files are mapped when they are first needed, no descriptor stays open. Entries are stores into a shared mapping below
+# Files are mapped when they are first needed (mappings), no descriptor stays open. Entries are stores into a shared mapping below
 # zeros that were written first (4 KiB, then doubling to 256 KiB): one pwrite for each queue and turn would cost more than
 # all the rest of a turn with many topics.
 # A queue file carries no checksum: the log is the truth, and whatever is missing or behind is rebuilt from it.
@@ -12,6 +12,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.commitlog cimport CommitLog
+from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.segment cimport Segment
 
 cdef class ConsumeQueue:
@@ -21,17 +22,22 @@ cdef class ConsumeQueue:
     cdef readonly int64_t file_bytes
     cdef readonly bint readonly
     cdef list files
+    cdef Mappings mappings                # None where it is only read
     cdef readonly int64_t min_entry, visible, end_entry, next_entry
     cdef readonly int64_t max_physical    # end of the last record that is in the queue
+    cdef int64_t min_physical             # of the record of `min_entry`; -1: not known
     cdef bint dirty
 
     cdef Segment file_of(self, int64_t entry)
+    cdef int ensure_mapped(self, Segment file) except -1
+    cdef bint look(self, int64_t entry, uint8_t *to) except -1
     cdef const uint8_t *entry_at(self, int64_t entry) except? NULL
     cdef const uint8_t *run_at(self, int64_t entry, int64_t *count) except? NULL
     cdef int promise(self) except -1
     cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
     cdef int begin_at(self, int64_t entry) except -1
     cdef int skip_to(self, int64_t entry) except -1
+    cdef int64_t last_end(self) except -1
     cdef int truncate(self, int64_t physical_offset) except -1
     cdef int correct_min(self, int64_t min_physical) except -1
     cdef int load(self) except -1

@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import Any
 
 from firearrow._native.store.commitlog import CommitLog
+from firearrow._native.store.mappings import Mappings
 
 ENTRY_FIELDS: list[tuple[str, str]]
 
@@ -21,7 +22,9 @@ class ConsumeQueue:
     next_entry: int
     max_physical: int
     @staticmethod
-    def open(folder: str | PathLike[str], topic: str, queue_id: int, file_bytes: int) -> ConsumeQueue: ...
+    def open(
+        folder: str | PathLike[str], topic: str, queue_id: int, file_bytes: int, mappings: Mappings
+    ) -> ConsumeQueue: ...
     @staticmethod
     def open_readonly(folder: str | PathLike[str], file_bytes: int = 0) -> ConsumeQueue:
         """Open `consumequeue/TOPIC/QUEUE` to read, also while a broker writes; no lock is taken."""

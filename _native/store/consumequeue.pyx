@@ -2,11 +2,13 @@
 
 import os
 
-from libc.string cimport memset
+from libc.errno cimport EIO
+from libc.string cimport memcpy, memset
 
 from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
+from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.record cimport store_time_at
 from firearrow._native.store.segment cimport Segment
 
@@ -19,19 +21,21 @@ ENTRY_FIELDS = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8"
 
 
 cdef class ConsumeQueue:
-    def __cinit__(self, folder, str topic, int32_t queue_id, int64_t file_bytes, bint readonly=False):
+    def __cinit__(self, folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings=None):
         self.folder = os.fspath(folder)
         self.topic = topic
         self.queue_id = queue_id
         self.file_bytes = (file_bytes + ENTRY_BYTES - 1) // ENTRY_BYTES * ENTRY_BYTES
-        self.readonly = readonly
+        self.readonly = mappings is None
+        self.mappings = mappings
+        self.min_physical = -1
         self.files = []
 
     # ---- opening ----
 
     @staticmethod
-    def open(folder, str topic, int32_t queue_id, int64_t file_bytes):
-        cdef ConsumeQueue queue = ConsumeQueue(folder, topic, queue_id, file_bytes)
+    def open(folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings not None):
+        cdef ConsumeQueue queue = ConsumeQueue(folder, topic, queue_id, file_bytes, mappings)
         queue.load()
         return queue
 
@@ -44,7 +48,7 @@ cdef class ConsumeQueue:
             names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
             file_bytes = os.path.getsize(os.path.join(folder, names[0])) if names else 6000000
         parent, number = os.path.split(folder)
-        queue = ConsumeQueue(folder, os.path.basename(parent), int(number), file_bytes, True)
+        queue = ConsumeQueue(folder, os.path.basename(parent), int(number), file_bytes)
         queue.load()
         return queue
 
@@ -128,9 +132,36 @@ cdef class ConsumeQueue:
         count[0] = 0
         if file is None:
             return NULL
-        file.ensure_mapped(not self.readonly)
+        self.ensure_mapped(file)
         count[0] = min((file.base + file.size) // ENTRY_BYTES, self.end_entry) - entry
         return file.map + (entry * ENTRY_BYTES - file.base)
+
+    cdef int ensure_mapped(self, Segment file) except -1:
+        if file.map is NULL:
+            if self.mappings is None:
+                file.ensure_mapped(False)
+            else:
+                self.mappings.map(file)
+        file.touched = True
+        return 0
+
+    cdef bint look(self, int64_t entry, uint8_t *to) except -1:
+        """Copy one entry, without a mapping of its own; False if there is none. OSError."""
+        cdef Segment file = self.file_of(entry) if entry < self.end_entry else None
+        cdef int64_t position
+        cdef int status = 0
+        if file is None:
+            return False
+        position = entry * ENTRY_BYTES - file.base
+        if file.map is not NULL:
+            memcpy(to, file.map + position, ENTRY_BYTES)
+            return True
+        file.open_file(False, False)
+        status = file.read_at(position, to, ENTRY_BYTES)
+        file.release_fd()
+        if status < 0:
+            raise OSError(-status, os.strerror(-status), file.path)
+        return True
 
     def entries(self, int64_t entry, int64_t count):
         """Up to `count` entries from there, confirmed ones only: (physical offset, size, tags code)."""
@@ -216,7 +247,7 @@ cdef class ConsumeQueue:
         position = self.end_entry * ENTRY_BYTES - file.base
         if position + ENTRY_BYTES > file.reserved:
             self.make_room(file, position + ENTRY_BYTES)
-        file.ensure_mapped(True)
+        self.ensure_mapped(file)
         to = file.map + position
         put_i64(to, physical_offset)
         put_i64(to + ENTRY_AT_TAGS, tags_code)
@@ -266,7 +297,8 @@ cdef class ConsumeQueue:
         cdef const uint8_t *at
         cdef Segment file
         cdef int64_t position
-        while self.end_entry > self.min_entry:
+        self.min_physical = -1
+        while self.end_entry > self.min_entry and not 0 < self.max_physical <= physical_offset:
             at = self.entry_at(self.end_entry - 1)
             if at is NULL or get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
                 break
@@ -280,36 +312,50 @@ cdef class ConsumeQueue:
             file.close()
             os.unlink(file.path)
         self.visible = self.next_entry = self.end_entry
-        at = self.entry_at(self.end_entry - 1) if self.end_entry > self.min_entry else NULL
-        self.max_physical = 0
-        if at is not NULL and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE:
-            self.max_physical = get_i64(at) + get_i32(at + ENTRY_AT_SIZE)
+        if self.end_entry == self.min_entry or not 0 < self.max_physical <= physical_offset:
+            self.max_physical = self.last_end()
         return 0
+
+    cdef int64_t last_end(self) except -1:
+        """Where the record of the last entry ends; 0 if there is none."""
+        cdef uint8_t last[ENTRY_BYTES]
+        if self.end_entry == self.min_entry or not self.look(self.end_entry - 1, last):
+            return 0
+        return 0 if get_i32(last + ENTRY_AT_SIZE) == PRE_BLANK_SIZE else get_i64(last) + get_i32(last + ENTRY_AT_SIZE)
 
     cdef int correct_min(self, int64_t min_physical) except -1:
         """Entries whose record is gone are not readable any more; blanks never are."""
         cdef int64_t low = self.min_entry, high = self.end_entry, middle
-        cdef const uint8_t *at = self.entry_at(low) if low < high else NULL
-        if at is NULL or (get_i64(at) >= min_physical and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE):
+        cdef uint8_t at[ENTRY_BYTES]
+        if self.min_physical >= min_physical or low == high:
             return 0
+        middle = low
         while low < high:
-            middle = (low + high) // 2
-            at = self.entry_at(middle)
+            if not self.look(middle, at):
+                raise OSError(EIO, "an entry is missing", self.folder)
             if get_i64(at) < min_physical or get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
                 low = middle + 1
             else:
                 high = middle
+                self.min_physical = get_i64(at)
+            middle = (low + high) // 2
+        if low == self.end_entry:
+            self.min_physical = -1
         self.min_entry = low
         return 0
 
     def drop_old_files(self):
-        """Delete files that lie wholly below the first readable entry; the last one stays. How many."""
+        """Delete files that lie wholly below the first readable entry, oldest first; the last one stays. How many.
+
+        A file that cannot be deleted stays, and those behind it: OSError.
+        """
         cdef Segment file
         cdef int count = 0
         while len(self.files) > 1 and (<Segment> self.files[1]).base <= self.min_entry * ENTRY_BYTES:
-            file = self.files.pop(0)
-            file.close()
-            os.unlink(file.path)
+            file = self.files[0]
+            more = len(self.files) > 2 and (<Segment> self.files[2]).base <= self.min_entry * ENTRY_BYTES
+            file.discard(more)
+            del self.files[0]
             count += 1
         return count
 
@@ -331,7 +377,18 @@ cdef class ConsumeQueue:
             return
         self.dirty = False
         for file in self.files[-2:]:
-            with nogil:
-                status = file.sync_map(file.size)
+            status = sync_file(file)
             if status < 0 and not file.closing:
                 raise OSError(-status, os.strerror(-status), file.path)
+
+
+cdef int sync_file(Segment file):
+    """0 or a negative errno; the mapping stays meanwhile. One that was given back left its pages to the file."""
+    cdef int status
+    if file.map is NULL:
+        return file.sync_closed() if file.writable_map else 0
+    file.views += 1
+    with nogil:
+        status = file.sync_map(file.size)
+    file.views -= 1
+    return status

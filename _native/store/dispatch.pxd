@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.record cimport Properties, RecordView, Text
 
 cdef struct Staged:
@@ -24,6 +25,7 @@ cdef class Dispatch:
     cdef readonly str folder
     cdef readonly int64_t queue_file_bytes
     cdef readonly dict queues              # (topic bytes, queue id) → ConsumeQueue
+    cdef readonly Mappings mappings        # of all queues' files
     cdef KeyIndex index                    # None where messages are not indexed
     cdef tuple delay_levels_ms
     cdef bint lmq                          # records may name light queues that get an entry, too

@@ -9,6 +9,7 @@ from libc.string cimport memchr, memcmp, memmove
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.hash cimport index_hash, java_hash_more
 from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.layout cimport SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
 from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
 
@@ -74,6 +75,7 @@ cdef class Dispatch:
         self.delay_levels_ms = tuple(delay_levels_ms)
         self.lmq = lmq
         self.queues = {}
+        self.mappings = Mappings()
 
     def __dealloc__(self):
         PyMem_Free(self.staged)
@@ -87,7 +89,7 @@ cdef class Dispatch:
             path = os.path.join(self.folder, topic)
             for child in sorted(os.listdir(path)) if os.path.isdir(path) else ():
                 if child.isdecimal() and int(child) <= QUEUE_ID_MAX:
-                    queue = ConsumeQueue.open(os.path.join(path, child), topic, int(child), self.queue_file_bytes)
+                    queue = ConsumeQueue.open(os.path.join(path, child), topic, int(child), self.queue_file_bytes, self.mappings)
                     self.queues[os.fsencode(topic), int(child)] = queue
                     self.lights += topic.startswith(LIGHT)
 
@@ -96,7 +98,9 @@ cdef class Dispatch:
         found = self.queues.get((topic, queue_id))
         if found is None and make:
             name = os.fsdecode(topic)
-            found = ConsumeQueue(os.path.join(self.folder, name, str(queue_id)), name, queue_id, self.queue_file_bytes)
+            found = ConsumeQueue(
+                os.path.join(self.folder, name, str(queue_id)), name, queue_id, self.queue_file_bytes, self.mappings
+            )
             self.queues[topic, queue_id] = found
             self.lights += topic.startswith(LMQ_PREFIX)
         return <ConsumeQueue> found

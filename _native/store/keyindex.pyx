@@ -265,14 +265,11 @@ cdef class KeyIndex:
         return physical_offset
 
     def drop_below(self, int64_t min_physical):
-        """Delete files all of whose records are gone; the last one stays. How many."""
-        count = 0
+        """Let go of files all of whose records are gone, for the caller to discard; the last one stays."""
+        gone = []
         while len(self.files) > 1 and self.files[0].header[3] < min_physical:
-            file = self.files.pop(0)
-            file.file.close()
-            os.unlink(file.file.path)
-            count += 1
-        return count
+            gone.append(self.files.pop(0).file)
+        return gone
 
     def sync(self):
         """Bring the entries to disk; another thread may call it. OSError."""
@@ -284,7 +281,9 @@ cdef class KeyIndex:
         self.dirty = False
         for file in self.files[-2:]:
             used = file.entry(file.count()) - file.file.map
+            file.file.views += 1  # the mapping stays meanwhile
             with nogil:
                 status = file.file.sync_map(used)
+            file.file.views -= 1
             if status < 0 and not file.file.closing:
                 raise OSError(-status, os.strerror(-status), file.file.path)

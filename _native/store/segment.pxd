@@ -7,7 +7,8 @@
 #
 # Owner: commitlog, consumequeue or keyindex. Mapped pointers are borrowed for one call of the store and never leave it;
 # `close` with views exported to Python is put off until the last one is gone. Calls return 0 or a negative errno.
-# Thread: the appender's; `sync_data` may run in one other thread while the segment is open.
+# `discard` deletes a file that its owner let go of: who has it mapped, here or in another process, reads on.
+# Thread: the appender's; `sync_data` may run in one other thread while the segment is open, `discard` in any.
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -18,6 +19,7 @@ cdef class Segment:
     cdef int fd
     cdef uint8_t *map
     cdef bint writable_map
+    cdef bint touched                     # used since the hand of `mappings` passed it
     cdef int64_t reserved
     cdef int views
     cdef bint closing
@@ -25,6 +27,7 @@ cdef class Segment:
     cdef Py_ssize_t stride[1]
 
     cdef int open_file(self, bint create, bint writable) except -1
+    cdef int create_file(self, bytes path) except -1
     cdef int ensure_mapped(self, bint writable) except -1
     cdef int write_at(self, int64_t position, const uint8_t *data, int64_t length) noexcept nogil
     cdef int read_at(self, int64_t position, uint8_t *to, int64_t length) noexcept nogil
@@ -34,3 +37,5 @@ cdef class Segment:
     cdef int sync_data(self) noexcept nogil
     cdef int sync_map(self, int64_t length) noexcept nogil
     cdef void release_fd(self) noexcept
+    cdef void unmap(self) noexcept
+    cdef int sync_closed(self) noexcept

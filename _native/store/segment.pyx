@@ -69,6 +69,20 @@ cdef int write_fully(int fd, int64_t position, const uint8_t *data, int64_t leng
     return 0
 
 
+cdef int sync_path(const char *path) noexcept nogil:
+    cdef int fd = c_open(path, O_RDONLY | O_CLOEXEC)
+    cdef int error = 0
+    if fd < 0:
+        return -errno
+    while fdatasync(fd) != 0:
+        error = errno
+        if error != EINTR:
+            break
+        error = 0
+    c_close(fd)
+    return -error
+
+
 cdef class Segment:
     def __cinit__(self, str path not None, int64_t base, int64_t size):
         self.path = path
@@ -109,30 +123,69 @@ cdef class Segment:
         """Idempotent. A mapping that Python views still look at stays until they are gone; no new ones are given."""
         self.closing = True
         self.release_fd()
-        if self.map is not NULL and self.views == 0:
-            munmap(self.map, self.size)
+        self.unmap()
+
+    def discard(self, bint sync_folder=False):
+        """Delete the file, after its owner let it go; long work is done without the GIL. OSError: it still stands.
+
+        `sync_folder`: it is gone for good before this returns, whatever is deleted next.
+        """
+        self.closing = True
+        try:
+            os.unlink(self.path)
+        except FileNotFoundError:
+            pass
+        if sync_folder:
+            folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        self.close()
+
+    cdef void unmap(self) noexcept:
+        """Give the mapping back unless somebody looks at it."""
+        cdef uint8_t *map = self.map
+        cdef int64_t size = self.size
+        if map is not NULL and self.views == 0:
             self.map = NULL
+            with nogil:
+                munmap(map, size)
 
     cdef int open_file(self, bint create, bint writable) except -1:
         """Open, or create at full size; a file of another size is the caller's mistake to have missed. OSError."""
         cdef struct_stat about
         cdef bytes path = os.fsencode(self.path)
-        cdef int error
         if self.fd >= 0:
             return 0
-        self.fd = c_open(path, (O_RDWR if writable else O_RDONLY) | O_CLOEXEC | (O_CREAT | O_EXCL if create else 0), 0o644)
+        if create:
+            self.create_file(path)
+            return 0
+        self.fd = c_open(path, (O_RDWR if writable else O_RDONLY) | O_CLOEXEC)
         if self.fd < 0:
             raise os_error(errno, self.path)
-        error = injected(CALL_CREATE) if create else 0
-        if create and (error != 0 or ftruncate(self.fd, self.size) != 0):
-            error = error or errno
-            self.release_fd()
-            os.unlink(self.path)
-            raise os_error(error, self.path)
         if fstat(self.fd, &about) != 0 or about.st_size < self.size:
             self.release_fd()
             raise os_error(EIO, self.path)
         return 0
+
+    cdef int create_file(self, bytes path) except -1:
+        """A new file of full size; the GIL is free meanwhile, a file system may take its time. OSError: there is none."""
+        cdef const char *name = path
+        cdef int error = injected(CALL_CREATE), fd
+        with nogil:
+            fd = c_open(name, O_RDWR | O_CLOEXEC | O_CREAT | O_EXCL, 0o644)
+            if fd < 0:
+                error = errno
+            elif error == 0 and ftruncate(fd, self.size) != 0:
+                error = errno
+        if error == 0:
+            self.fd = fd
+            return 0
+        if fd >= 0:
+            c_close(fd)
+            os.unlink(self.path)
+        raise os_error(error, self.path)
 
     cdef int ensure_mapped(self, bint writable) except -1:
         cdef void *map
@@ -238,6 +291,16 @@ cdef class Segment:
         if self.map is NULL or not self.writable_map or length <= 0:
             return 0
         return 0 if msync(self.map, length, MS_SYNC) == 0 else -errno
+
+    cdef int sync_closed(self) noexcept:
+        """Bring what was written through a mapping that is given back to the disk; 0 or a negative errno."""
+        cdef bytes path = os.fsencode(self.path)
+        cdef const char *name = path
+        cdef int status = -injected(CALL_SYNC)
+        if status == 0:
+            with nogil:
+                status = sync_path(name)
+        return status
 
     cdef void release_fd(self) noexcept:
         if self.fd >= 0:

@@ -5,13 +5,14 @@
 
 from libc.stdint cimport int64_t
 
-from firearrow._native.store.reading cimport StoreReading
+from firearrow._native.store.cleaning cimport StoreCleaning
 from firearrow._native.store.record cimport Message
 
-cdef class MessageStore(StoreReading):
+cdef class MessageStore(StoreCleaning):
     cdef readonly str root
     cdef object folder, checkpoint, lock
     cdef bint sync_flush, broken, closed
+    cdef public bint full                  # the disk is fuller than the broker allows: nothing is taken until it is not
     cdef public int64_t max_message_bytes
     cdef int64_t newest_ms, flushed_ms
 

@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from types import TracebackType
 
+from firearrow._native.store.cleaning import StoreCleaning
 from firearrow._native.store.faults import StoreDamaged as StoreDamaged
 from firearrow._native.store.faults import StoreError as StoreError
 from firearrow._native.store.faults import StoreForeign as StoreForeign
@@ -12,12 +13,11 @@ from firearrow._native.store.places import Placed as Placed
 from firearrow._native.store.places import PutRefused as PutRefused
 from firearrow._native.store.places import PutStatus as PutStatus
 from firearrow._native.store.places import QueueEntry as QueueEntry
-from firearrow._native.store.reading import StoreReading
 
 def memory_bytes(percent: int = 40) -> int:
     """So much of the machine's memory."""
 
-class MessageStore(StoreReading):
+class MessageStore(StoreCleaning):
     """One open store folder. One thread calls everything but `sync`; readers see entries below `confirmed` only."""
 
     @staticmethod
@@ -111,18 +111,14 @@ class MessageStore(StoreReading):
         """False after a broken promise of the store (an I/O error that left a doubt): puts are refused, reads go on."""
     max_message_bytes: int
     # --- house keeping ---
-    def queues(self) -> list[tuple[str, int]]: ...
     def drop_topic(self, topic: str) -> int:
         """Delete the consume queues of a topic; returns how many. The log keeps its records."""
-    def clean_queues(self) -> int:
-        """Delete queue files and index files that point only below the log's start (306)."""
-    def drop_segments(
-        self, *, older_than_ms: int, now_ms: int, force: bool = False, at_most: int = 10
-    ) -> int:
-        """Delete the oldest whole log segments whose file was last modified before `now_ms - older_than_ms` (force:
-        whatever their age), never the active one; queues and index follow. Returns how many."""
-    def close(self) -> None:
-        """Flush everything, write the checkpoint, delete `abort` and the prepared segment, unlock. Idempotent."""
+    full: bool
+    """Set while the disk is fuller than the broker allows: puts are refused, reads go on."""
+    def close(self, clean: bool = True) -> None:
+        """Flush everything, write the checkpoint, delete `abort` and the prepared segment, unlock. Idempotent.
+
+        `clean=False`: `abort` stays, so that the next opening goes on with this run and its journal."""
     def abandon(self) -> None:
         """Let go of files and lock as a killed process would: nothing is flushed, `abort` stays. For tests."""
     def __enter__(self) -> MessageStore: ...

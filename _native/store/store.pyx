@@ -1,5 +1,6 @@
 """MessageStore: the one face of an open store folder (see store.pxd). Knows no socket, no asyncio, no clock."""
 
+import errno
 import os
 import struct
 import threading
@@ -8,6 +9,7 @@ from enum import IntEnum
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from firearrow._native.store.cleaning cimport StoreCleaning
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.dispatch cimport Dispatch
@@ -20,7 +22,6 @@ from firearrow._native.store.layout cimport (
 from firearrow._native.store.record cimport (
     Message, Properties, Text, encode_record, record_bytes, scan_properties,
 )
-from firearrow._native.store.reading cimport StoreReading
 
 from firearrow._native.store.batch import items_of
 from firearrow._native.store.checkpoint import Checkpoint
@@ -58,7 +59,7 @@ cdef int illegal(str field) except -1:
     raise PutRefused(PutStatus.MESSAGE_ILLEGAL, field)
 
 
-cdef class MessageStore(StoreReading):
+cdef class MessageStore(StoreCleaning):
     # ---- opening and closing ----
 
     @staticmethod
@@ -115,8 +116,8 @@ cdef class MessageStore(StoreReading):
         shape = crc32(repr([queue for queue in queues if queue[2]]).encode())
         return struct.pack(">IIq", len(queues), shape, -1 if self.index is None else self.index.last[1])
 
-    def close(self):
-        """Everything on disk, checkpoint, `abort` gone, unlocked. Idempotent. OSError leaves `abort` in place."""
+    def close(self, bint clean=True):
+        """See store.pyi. OSError leaves `abort` in place, and so does a store that took no more."""
         if self.closed:
             return
         try:
@@ -126,8 +127,9 @@ cdef class MessageStore(StoreReading):
                 self.confirm(self.log.written)
                 with self.lock:
                     self.log.drop_unused()
-                self.flush_queues(True)
-                self.folder.mark_stopped()
+                self.flush_queues(clean)
+                if clean:
+                    self.folder.mark_stopped()
         finally:
             self.let_go()
 
@@ -236,8 +238,8 @@ cdef class MessageStore(StoreReading):
     def checked_topic(self, str topic, int64_t queue_id):
         """The topic's bytes. PutRefused."""
         cdef bytes name = topic.encode("utf-8", "replace")
-        if self.broken or self.closed:
-            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "store")
+        if self.broken or self.closed or self.full:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk" if self.full else "store")
         if not is_file_name(name) or len(name) > TOPIC_BYTES_MAX:
             illegal("topic")
         if len(name) > TOPIC_V1_BYTES_MAX and not name.startswith(b"%RETRY%"):
@@ -260,6 +262,10 @@ cdef class MessageStore(StoreReading):
         """See store.pyi. A queue or index that fails behind the log's write stops the store: the next open rebuilds it."""
         if self.log.staging_bytes == 0:
             return self.log.written
+        if self.broken:
+            self.log.drop_staged()
+            self.dispatch.drop_staged()
+            raise OSError(errno.EIO, "the store has stopped taking messages", self.root)
         try:
             self.log.write()
         except OSError:
@@ -293,13 +299,18 @@ cdef class MessageStore(StoreReading):
     def flush_queues(self, bint seal=False):
         try:
             with self.lock:
-                self.flush_all(seal)
+                newest, written = self.flush_all()
         except OSError:
             self.broken = True
             raise
+        self.checkpoint = Checkpoint(
+            newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
+            max(written - 1, 0),
+        )
+        self.checkpoint.save(self.folder.path("checkpoint"), self.printed() if seal else None)
 
-    def flush_all(self, seal):
-        """In this order: the checkpoint never says more than the files hold."""
+    def flush_all(self):
+        """Up to which time and offset all is on the disk: the checkpoint never says more."""
         newest, written = self.newest_ms, self.log.written
         if written > self.log.flushed:
             self.sync()
@@ -307,11 +318,7 @@ cdef class MessageStore(StoreReading):
             queue.sync()
         if self.index is not None:
             self.index.sync()
-        self.checkpoint = Checkpoint(
-            newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
-            max(written - 1, 0),
-        )
-        self.checkpoint.save(self.folder.path("checkpoint"), self.printed() if seal else None)
+        return newest, written
 
     def prepare(self):
         self.log.prepare()
@@ -340,39 +347,10 @@ cdef class MessageStore(StoreReading):
     def writable(self):
         return not self.broken and not self.closed
 
-    # ---- house keeping ----
-
-    def queues(self):
-        return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
-
     def drop_topic(self, str topic not None):
         self.write()
         with self.lock:
             return self.dispatch.forget(topic.encode("utf-8", "replace"))
-
-    def clean_queues(self):
-        """How many files went."""
-        cdef ConsumeQueue queue
-        cdef int count = 0
-        with self.lock:
-            for queue in list(self.dispatch.queues.values()):
-                queue.correct_min(self.log.min_offset)
-                count += queue.drop_old_files()
-            if self.index is not None:
-                count += self.index.drop_below(self.log.min_offset)
-        return count
-
-    def drop_segments(self, *, int64_t older_than_ms, int64_t now_ms, bint force=False, int64_t at_most=10):
-        dropped = 0
-        while dropped < at_most and len(self.log.bases) > 1 and self.log.bases[1] <= self.confirmed:
-            if not force and self.log.first_modified_ms() + older_than_ms > now_ms:
-                break
-            with self.lock:
-                self.log.drop_first()
-            dropped += 1
-        if dropped:
-            self.clean_queues()
-        return dropped
 
 
 cdef bint is_queued(int32_t sys_flag):

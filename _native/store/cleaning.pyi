@@ -1,0 +1,22 @@
+from firearrow._native.store.reading import StoreReading
+from firearrow._native.store.segment import Segment
+
+class StoreCleaning(StoreReading):
+    """What an open store gives up; the appender's thread."""
+
+    def queues(self) -> list[tuple[str, int]]: ...
+    def clean_queue(self, topic: str, queue_id: int) -> tuple[bool, int]:
+        """Move the queue's first readable entry to the log's start, delete files below it: (it moved, how many went).
+        OSError: what could not be deleted is there still."""
+    def let_go_index_files(self) -> list[Segment]:
+        """Index files whose records are all gone, for the caller to discard."""
+    def let_go_segment(self, *, modified_before_ms: int) -> Segment | None:
+        """Take the oldest segment out of the log if its file was not written to since; the caller discards it, before
+        the next one. None: it is too young, or the active one, or not on the disk."""
+    def clean_queues(self) -> int:
+        """Delete queue files and index files that point only below the log's start; how many. For stores at rest."""
+    def drop_segments(
+        self, *, older_than_ms: int, now_ms: int, force: bool = False, at_most: int = 10
+    ) -> int:
+        """Delete the oldest whole log segments whose file was last modified before `now_ms - older_than_ms` (force:
+        whatever their age), never the active one; queues and index follow. Returns how many. For stores at rest."""

@@ -1,0 +1,50 @@
+"""StoreCleaning: what an open store gives up (see cleaning.pxd). Knows no clock, no rule of when."""
+
+import os
+
+from libc.stdint cimport int64_t
+
+from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.reading cimport StoreReading
+
+
+cdef class StoreCleaning(StoreReading):
+    def queues(self):
+        return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
+
+    def clean_queue(self, str topic not None, int64_t queue_id):
+        cdef ConsumeQueue queue = self.queue(topic, queue_id)
+        cdef int64_t before
+        if queue is None:
+            return False, 0
+        before = queue.min_entry
+        queue.correct_min(self.log.min_offset)
+        return queue.min_entry > before, queue.drop_old_files()
+
+    def let_go_index_files(self):
+        return [] if self.index is None else self.index.drop_below(self.log.min_offset)
+
+    def let_go_segment(self, *, int64_t modified_before_ms):
+        if len(self.log.bases) < 2 or self.log.bases[1] > self.confirmed:
+            return None
+        if self.log.first_modified_ms() > modified_before_ms:
+            return None
+        return self.log.let_go_first()
+
+    def clean_queues(self):
+        count = sum(self.clean_queue(topic, number)[1] for topic, number in self.queues())
+        for file in self.let_go_index_files():
+            file.discard(True)
+            count += 1
+        return count
+
+    def drop_segments(self, *, int64_t older_than_ms, int64_t now_ms, bint force=False, int64_t at_most=10):
+        cdef int64_t before = (1 << 62) if force else now_ms - older_than_ms
+        dropped = 0
+        self.sync()
+        while dropped < at_most and (segment := self.let_go_segment(modified_before_ms=before)) is not None:
+            segment.discard(True)
+            dropped += 1
+        if dropped:
+            self.clean_queues()
+        return dropped

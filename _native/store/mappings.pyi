@@ -1,0 +1,7 @@
+class Mappings:
+    """Which queue files are mapped: at most `files_max` of them."""
+
+    files_max: int
+    given_back: int
+    def __init__(self, files_max: int = 0) -> None: ...
+    def __len__(self) -> int: ...

@@ -1,0 +1,50 @@
+"""Mappings: a bound for the mapped queue files (see mappings.pxd). Knows no entries."""
+
+from firearrow._native.store.segment cimport Segment
+
+MAPS_SHARE = 2
+FILES_MAX = 32768
+
+
+def bound():
+    """Half of the mappings that the system grants a process, at most FILES_MAX."""
+    try:
+        with open("/proc/sys/vm/max_map_count", "rb") as granted:
+            return min(int(granted.read()) // MAPS_SHARE, FILES_MAX)
+    except (OSError, ValueError):
+        return FILES_MAX
+
+
+cdef class Mappings:
+    def __cinit__(self, Py_ssize_t files_max=0):
+        self.files_max = files_max if files_max > 0 else bound()
+        self.files = []
+
+    def __len__(self):
+        return len(self.files)
+
+    cdef int map(self, Segment file) except -1:
+        """Map it for writing; another's mapping may go. OSError."""
+        if len(self.files) >= self.files_max:
+            self.make_room()
+        file.ensure_mapped(True)
+        self.files.append(file)
+        return 0
+
+    cdef int make_room(self) except -1:
+        """Two rounds find one that was not touched, unless all are looked at from outside."""
+        cdef Segment file
+        cdef Py_ssize_t step
+        for step in range(2 * len(self.files)):
+            self.hand = self.hand + 1 if self.hand + 1 < len(self.files) else 0
+            file = <Segment> self.files[self.hand]
+            if file.map is not NULL and (file.touched or file.views):
+                file.touched = False
+                continue
+            if file.map is not NULL:
+                file.unmap()
+                self.given_back += 1
+            self.files[self.hand] = self.files[-1]
+            self.files.pop()
+            return 0
+        return 0
