@@ -1,0 +1,118 @@
+"""Claims: what may be in the store and what must be, at one moment of a recorded run.
+
+`Truth` is the whole run: every record that was ever put, and the bytes of the log as they were written. `Claims`
+follows the marks: how far the log was acknowledged until now.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.crash.recording import Kind, Op
+
+Queue = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A record that was put; `entry` -1: it has none."""
+
+    topic: str
+    queue: int
+    entry: int
+    at: int
+    end: int
+    key: str
+
+
+@dataclass(slots=True)
+class Truth:
+    """`log`: the bytes of the log by physical offset; `records` by their physical offset, in order."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    log: bytearray = field(default_factory=bytearray)
+    records: list[Known] = field(default_factory=list)
+    ends: set[int] = field(default_factory=set)
+    queues: set[Queue] = field(default_factory=set)
+
+    @staticmethod
+    def of(ops: Iterable[Op]) -> "Truth":
+        truth = Truth()
+        bases: dict[int, int] = {}
+        put: list[dict[str, Any]] = []
+        for op in ops:
+            if op.kind == Kind.CREATE and op.names[0].startswith("commitlog/"):
+                bases[op.file] = int(op.names[0].rpartition("/")[2])
+            elif op.kind == Kind.WRITE and op.file in bases and op.data.count(0) != len(op.data):
+                truth._take(bases[op.file] + op.at, op.data)
+            elif op.kind == Kind.MARK:
+                mark = json.loads(op.data)
+                if mark["what"] == "options":
+                    truth.options = {name: value for name, value in mark.items() if name != "what"}
+                elif mark["what"] == "putting":
+                    put.append(mark)
+        for mark in put:
+            truth._add(mark)
+        return truth
+
+    def _take(self, at: int, data: bytes) -> None:
+        if len(self.log) < at + len(data):
+            self.log += bytes(at + len(data) - len(self.log))
+        self.log[at : at + len(data)] = data
+
+    def _add(self, mark: dict[str, Any]) -> None:
+        at = mark["at"]
+        end = at + int.from_bytes(self.log[at : at + 4], "big")
+        if end > at:
+            self.records.append(Known(mark["topic"], mark["queue"], mark["entry"], at, end, mark["key"]))
+            self.ends.add(end)
+            self.queues.add((mark["topic"], mark["queue"]))
+
+    def entries(self, low: int, high: int) -> dict[Queue, list[Known]]:
+        """The records of each queue that lie between these offsets of the log, in order."""
+        found: dict[Queue, list[Known]] = defaultdict(list)
+        for record in self.records:
+            if record.entry >= 0 and record.at >= low and record.end <= high:
+                found[record.topic, record.queue].append(record)
+        return found
+
+
+@dataclass(slots=True)
+class Claims:
+    """Offsets of the log: what was begun may be there, what was synced must be after a power cut, what was written
+    after a kill. `lowest_max`: the log begins there or below. `forgotten`: topics whose queues may be gone."""
+
+    segment_bytes: int
+    begun: int = 0
+    written: int = 0
+    synced: int = 0
+    lowest_max: int = 0
+    forgotten: set[str] = field(default_factory=set)
+    saved: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Config file → version that must be there, version that may be."""
+
+    def apply(self, op: Op) -> None:
+        if op.kind != Kind.MARK:
+            return
+        mark = json.loads(op.data)
+        match mark["what"]:
+            case "writing":
+                self.begun = max(self.begun, mark["end"])
+            case "written":
+                self.written = max(self.written, mark["end"])
+            case "synced":
+                self.synced = max(self.synced, mark["end"])
+            case "dropping":
+                self.lowest_max += mark["most"] * self.segment_bytes
+            case "dropped":
+                self.lowest_max = mark["below"]
+            case "forgetting":
+                self.forgotten.add(mark["topic"])
+            case "saving":
+                self.saved[mark["file"]] = (self.saved.get(mark["file"], (0, 0))[0], mark["version"])
+            case "saved":
+                self.saved[mark["file"]] = (mark["version"], mark["version"])
+            case _:
+                pass

@@ -1,0 +1,37 @@
+"""Folder: a state of the disk made into files, quickly. On a file system in memory where there is one."""
+
+import os
+import shutil
+from pathlib import Path
+
+from tests.crash.cuts import Image
+from tests.crash.disk import SECTOR_BYTES
+
+MEMORY = Path("/dev/shm")
+
+
+def workshop() -> str | None:
+    """Where states are made: the folder for `dir=` of tempfile."""
+    return str(MEMORY) if os.access(MEMORY, os.W_OK) else None
+
+
+def make(root: Path, image: Image) -> None:
+    """`root` holds the state afterwards, and nothing else."""
+    if root.exists():
+        shutil.rmtree(root)
+    root.mkdir()
+    for path, content in image.items():
+        if content is None:
+            (root / path).mkdir()
+        else:
+            _write(root / path, *content)
+
+
+def _write(path: Path, size: int, sectors: dict[int, bytes]) -> None:
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        for sector, content in sectors.items():
+            os.pwrite(number, content, sector * SECTOR_BYTES)
+        os.ftruncate(number, size)
+    finally:
+        os.close(number)

@@ -1,0 +1,97 @@
+"""The long run: every workload is recorded with a new seed, round after round, until states or seconds are enough."""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.crash import folder, recording
+from tests.crash.sweep import Failure, Sweep
+from tests.crash.workload import WORKLOADS
+
+TOLD_MAX = 10
+
+
+@dataclass(slots=True)
+class Summary:
+    """`states` judged in all; failures are those of the first that were found."""
+
+    rounds: int = 0
+    calls: int = 0
+    states: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    by_workload: dict[str, int] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+
+class Run:
+    def __init__(self, room: Path, *, states: int, seconds: float, seed: int, keep: Path | None) -> None:
+        self._room = room
+        self._states = states
+        self._until = time.monotonic() + seconds
+        self._seed = seed
+        self._keep = keep
+        self._library = recording.build(room)
+        self.summary = Summary()
+
+    def run(self, names: list[str]) -> Summary:
+        began = time.monotonic()
+        share = self._states / len(names)
+        while self.summary.states < self._states and time.monotonic() < self._until:
+            for name in names:
+                self._sweep(name, self._seed + self.summary.rounds, share)
+            self.summary.rounds += 1
+        self.summary.seconds = round(time.monotonic() - began, 1)
+        return self.summary
+
+    def _sweep(self, name: str, seed: int, share: float) -> None:
+        root = self._room / "recorded"
+        root.mkdir()
+        try:
+            ops = recording.record(self._library, root, name, seed)
+        finally:
+            shutil.rmtree(root)
+        per_call = min(max(share / len(ops), 0.01), 12.0)
+        tally = Sweep(name, seed, ops, self._room, per_call, self._until, self._note).run()
+        self.summary.calls += tally.calls
+        self.summary.states += tally.states
+        self.summary.by_workload[name] = self.summary.by_workload.get(name, 0) + tally.states
+        print(
+            f"{name}, seed {seed}: {tally.calls} calls, {tally.states} states, {len(tally.failures)} failed",
+            flush=True,
+        )
+
+    def _note(self, failure: Failure, root: Path) -> None:
+        self.summary.failed += 1
+        if len(self.summary.failures) < TOLD_MAX:
+            self.summary.failures.append(failure)
+            print(f"FAILED {failure}", file=sys.stderr, flush=True)
+            if self._keep is not None:
+                kept = self._keep / f"{failure.workload}-{failure.seed}-{failure.call}-{failure.number}"
+                shutil.copytree(root, kept, dirs_exist_ok=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
+    parser.add_argument("--states", type=int, default=20_000, help="how many at least (20000)")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="at most (3600)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--workload", action="append", choices=sorted(WORKLOADS), help="these only; may be repeated"
+    )
+    parser.add_argument("--keep", type=Path, help="copy the folders of failed states there")
+    parser.add_argument("--json", type=Path, help="write the summary there, too")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=folder.workshop()) as room:
+        run = Run(Path(room), states=given.states, seconds=given.seconds, seed=given.seed, keep=given.keep)
+        summary = asdict(run.run(given.workload or list(WORKLOADS)))
+    text = json.dumps(summary, indent=1)
+    print(text)
+    if given.json is not None:
+        given.json.write_text(text + "\n")
+    sys.exit(1 if summary["failed"] else 0)

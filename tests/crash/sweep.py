@@ -1,0 +1,107 @@
+"""Sweep: one recorded run, state by state. Seeded: a state is named by workload, seed, call and number."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.crash import folder
+from tests.crash.claims import Claims, Truth
+from tests.crash.cuts import Cut, drawn, every, extremes, image_of
+from tests.crash.disk import Disk
+from tests.crash.judge import Judge
+from tests.crash.recording import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A state that is not as promised, and how to make it again."""
+
+    workload: str
+    seed: int
+    call: int
+    number: int
+    op: str
+    cut: str
+    faults: list[str]
+
+    def __str__(self) -> str:
+        where = f"{self.workload}, seed {self.seed}, call {self.call} ({self.op}), state {self.number}: {self.cut}"
+        return "\n  ".join((where, *self.faults))
+
+
+@dataclass(slots=True)
+class Tally:
+    """`states` were judged; those that had been seen before are not counted."""
+
+    calls: int = 0
+    states: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Sweep:
+    """`per_call` states on average at each call; 0 < per_call."""
+
+    workload: str
+    seed: int
+    ops: list[Op]
+    room: Path
+    per_call: float
+    until: float = float("inf")
+    """time.monotonic() when to end."""
+    failed: Callable[[Failure, Path], None] = lambda failure, root: None
+
+    def run(self) -> Tally:
+        truth = Truth.of(self.ops)
+        judge = Judge(truth)
+        disk, claims, tally = Disk(), Claims(truth.options["segment_bytes"]), Tally()
+        seen: set[int] = set()
+        root = self.room / "state"
+        for call, op in enumerate(self.ops):
+            if time.monotonic() > self.until:
+                break
+            disk.apply(op)
+            claims.apply(op)
+            tally.calls += 1
+            for number, cut in enumerate(self._cuts(disk, call)):
+                image = image_of(disk, cut)
+                print_of = hash(
+                    (claims.synced, claims.written if cut.name == "kill" else -1, *_prints(image))
+                )
+                if print_of in seen:
+                    continue
+                seen.add(print_of)
+                tally.states += 1
+                folder.make(root, image)
+                faults = judge.faults(root, claims, kill=cut.name == "kill", again_clean=number % 2 == 0)
+                if faults:
+                    failure = Failure(self.workload, self.seed, call, number, str(op), _told(cut), faults)
+                    tally.failures.append(failure)
+                    folder.make(root, image)
+                    self.failed(failure, root)
+        return tally
+
+    def _cuts(self, disk: Disk, call: int) -> Iterator[Cut]:
+        draw = random.Random(f"{self.workload} {self.seed} {call}")
+        count = int(self.per_call) + (draw.random() < self.per_call % 1)
+        if not count:
+            return
+        if count > 4:
+            yield from every(disk) or ()
+        fixed = list(extremes(disk))
+        draw.shuffle(fixed)
+        yield from fixed[: max(count // 3, draw.random() < 0.4)]
+        for _ in range(count):
+            yield drawn(disk, draw)
+
+
+def _told(cut: Cut) -> str:
+    named = [f"{kind} {number}.{part}={version}" for (kind, number, part), version in cut.versions.items()]
+    return f"{cut.name}, the rest {'newest' if cut.newest else 'as synced'}: {', '.join(named)}"[:400]
+
+
+def _prints(image: dict[str, tuple[int, dict[int, bytes]] | None]) -> Iterator[int]:
+    for path, content in image.items():
+        yield hash((path, content and (content[0], tuple(content[1].items()))))

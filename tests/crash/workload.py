@@ -1,0 +1,104 @@
+"""What is recorded: scripts that use a store as a broker does, step by step.
+
+`python -m tests.crash.workload NAME ROOT SEED` runs one; tests.crash.recording does so under the recorder.
+"""
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.crash.marks import Marks
+from tests.crash.writer import Options, Writer
+
+SMALL: Options = {
+    "segment_bytes": 8192,
+    "queue_file_bytes": 1200,
+    "index_slots": 40,
+    "index_entries": 64,
+    "max_message_bytes": 4096,
+}
+PAGES: Options = {
+    **SMALL,
+    "segment_bytes": 32768,
+    "queue_file_bytes": 8000,
+    "index_slots": 500,
+    "index_entries": 700,
+}
+"""Files of several pages."""
+QUEUES = [("T", 0), ("T", 1), ("U", 0)]
+
+
+def group_commit(root: Path, mark: Marks, draw: random.Random) -> None:
+    """SYNC_FLUSH: several turns gather while one sync runs; queues and checkpoint follow now and then."""
+    writer = Writer(root, mark, draw, {**SMALL, "sync_flush": True})
+    for number in range(60):
+        writer.turn(QUEUES, draw.randint(1, 4))
+        if draw.random() < 0.6:
+            writer.sync()
+            writer.store.prepare()
+        if number % 7 == 6:
+            writer.flush()
+    writer.close()
+
+
+def async_flush(root: Path, mark: Marks, draw: random.Random) -> None:
+    """ASYNC_FLUSH: many turns between two syncs, over several segments and queue files."""
+    writer = Writer(root, mark, draw, SMALL)
+    for number in range(50):
+        writer.turn(QUEUES, draw.randint(1, 8))
+        if number % 12 == 11:
+            writer.flush()
+    writer.close()
+
+
+def pages(root: Path, mark: Marks, draw: random.Random) -> None:
+    """Queue and index files of several pages, long without a sync."""
+    writer = Writer(root, mark, draw, PAGES)
+    for number in range(90):
+        writer.turn([("T", 0)], draw.randint(5, 12))
+        if number % 30 == 29:
+            writer.flush()
+    writer.close()
+
+
+def retention(root: Path, mark: Marks, draw: random.Random) -> None:
+    """Old segments go while new ones come; queues, index and a whole topic go, too."""
+    writer = Writer(root, mark, draw, {**SMALL, "sync_flush": draw.random() < 0.5})
+    for number in range(60):
+        writer.turn([*QUEUES, ("Gone", 0)] if number < 30 else QUEUES, draw.randint(1, 6))
+        writer.sync()
+        if number % 5 == 4:
+            writer.flush()
+        if number == 32:
+            writer.drop_topic("Gone")
+        if number % 11 == 10:
+            writer.drop_segments(draw.randint(1, 3))
+    writer.close()
+
+
+def restarts(root: Path, mark: Marks, draw: random.Random) -> None:
+    """Clean stops, kills and what the next start does."""
+    writer = Writer(root, mark, draw, SMALL)
+    for number in range(8):
+        for _ in range(draw.randint(1, 8)):
+            writer.turn(QUEUES, draw.randint(1, 5))
+            if draw.random() < 0.4:
+                writer.flush()
+        writer.reopen(kill=number % 3 != 0)
+    writer.close()
+
+
+Script = Callable[[Path, Marks, random.Random], None]
+WORKLOADS: dict[str, Script] = {
+    script.__name__: script for script in (group_commit, async_flush, pages, retention, restarts)
+}
+
+
+def main() -> None:
+    name, root, seed = sys.argv[1:]
+    WORKLOADS[name](Path(root), Marks(), random.Random(int(seed)))
+
+
+if __name__ == "__main__":
+    main()
