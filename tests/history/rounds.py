@@ -1,0 +1,183 @@
+"""Rounds: clients at work on one store, while the broker is killed, killed as it starts, or stopped, and started again.
+
+Clients live through all rounds; now and then one of them closes its consumers and joins again. One thread.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import orjson
+
+from firearrow._native.wire.codes import RequestCode
+from tests.history import delivery_rules, sending_rules
+from tests.history.checker import allowed, check
+from tests.history.clients import Client, await_all
+from tests.history.events import Event
+from tests.history.history import History
+from tests.history.killing import KilledBroker
+from tests.history.violation import Violation
+from tests.history.witness import Witness
+from tests.process.requests import topic_ext
+
+QUEUES = {"Plain": 4, "Later": 1}
+SETTINGS = {
+    "messageDelayLevel": "1s 2s", "transactionTimeOut": "500", "transactionCheckInterval": "200",
+    "transactionCheckMax": "1000000", "reviveInterval": "100", "mappedFileSizeCommitLog": "4194304",
+    "mappedFileSizeConsumeQueue": "20000",
+}  # fmt: skip
+ORDER_S = 90.0
+STEP_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`pace_s`: the longest pause of a sender between two messages. `settings`: more of the broker's."""
+
+    languages: tuple[str, ...] = ("python",)
+    flush: str = "ASYNC_FLUSH"
+    seed: int = 1
+    pace_s: float = 0.01
+    longest_s: float = 1.5
+    settle_s: float = 40.0
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+class Rounds:
+    """A context: clients and broker end with it. `home` keeps store, histories and logs."""
+
+    def __init__(self, home: Path, plan: Plan) -> None:
+        self.plan = plan
+        self.history = History()
+        self.ends: Counter[str] = Counter()
+        self._draw = random.Random(plan.seed)
+        self._witness = Witness(QUEUES)
+        self._stack = ExitStack()
+        self._witnessed = self._stack.enter_context((home / "witness.jsonl").open("wb"))
+        settings = SETTINGS | {"flushDiskType": plan.flush} | plan.settings
+        self._broker = self._stack.enter_context(KilledBroker(home / "store", settings))
+        try:
+            self._begin(home)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _begin(self, home: Path) -> None:
+        with self._broker.connect() as connection:
+            for topic, queues in QUEUES.items():
+                answer = connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, queues))
+                assert answer.code == 0, answer.remark
+        self._clients = [
+            self._stack.enter_context(
+                Client(language, home, self._broker.name_server, self.plan.seed, self.plan.pace_s)
+            )
+            for language in self.plan.languages
+        ]
+        self._await("start")
+        self._order("load")
+
+    def run(self) -> str:
+        """One round; how the broker came to its end."""
+        time.sleep(self._draw.uniform(0, self.plan.longest_s))
+        with self._broker.connect() as connection:
+            self._tell(self._witness.offsets(connection, self._groups()))
+        end = self._draw.choices(("killed", "killed while starting", "stopped"), (6, 2, 1))[0]
+        if end == "stopped":
+            assert self._broker.stop(30) == 0, "a clean stop failed"
+        else:
+            self._broker.kill()
+        self._tell([{"event": "stopped" if end == "stopped" else "killed", "at": time.time_ns()}])
+        if end == "killed while starting":
+            self._broker.start_in_vain(self._draw.uniform(0.02, 0.6))
+        self._broker.start()
+        self.ends[end] += 1
+        self._look()
+        if self._draw.random() < 0.25:
+            self._order("rejoin", [self._draw.choice(self._clients)])
+        return end
+
+    def settle(self) -> list[Violation]:
+        """Senders rest; consumers get all there is; then everything is read and judged."""
+        self._order("rest")
+        deadline = time.monotonic() + self.plan.settle_s
+        self._look()
+        while self._missing() and time.monotonic() < deadline:
+            time.sleep(STEP_S)
+            self._look()
+        self._look(whole=True)
+        return check(self.history)
+
+    def judge(self) -> list[Violation]:
+        """What is wrong already, while clients are at work."""
+        return check(self.history, settled=False)
+
+    def summary(self) -> dict[str, object]:
+        """Counts of everything, for people and for JSON."""
+        acknowledged = sum(attempt.acknowledged for attempt in self.history.attempts.values())
+        return {
+            "ends": dict(self.ends), "attempts": len(self.history.attempts), "acknowledged": acknowledged,
+            "stored": len(self.history.stored), "deliveries": len(self.history.deliveries),
+            "acknowledged pops": len(self.history.acked), "commits answered": self.history.counts["committed"],
+            "offsets looked at": self.history.counts["offset"], "groups": len(self.history.groups),
+            "allowed": allowed(self.history),
+        }  # fmt: skip
+
+    def _missing(self) -> bool:
+        rules = sending_rules.lost, delivery_rules.undelivered
+        return any(True for rule in rules for _ in rule(self.history, True))
+
+    def _look(self, whole: bool = False) -> None:
+        """What the witness sees, then what the clients told until now: more than the witness can have seen of them."""
+        with self._broker.connect() as connection:
+            self._tell([{"event": "started", "at": time.time_ns()}])
+            self._tell(self._witness.offsets(connection, self._groups()))
+            self._tell(self._witness.read(connection, whole))
+        for client in self._clients:
+            for event in client.news():
+                self.history.tell(client.name, event)
+
+    def _groups(self) -> dict[str, str]:
+        return {member.group: member.topic for member in self.history.groups.values()}
+
+    def _tell(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._witnessed.write(orjson.dumps(event) + b"\n")
+            self.history.tell("witness", event)
+        self._witnessed.flush()
+
+    def _order(self, what: str, clients: list[Client] | None = None) -> None:
+        for client in clients or self._clients:
+            client.order(what)
+        self._await(what, clients)
+
+    def _await(self, what: str, clients: list[Client] | None = None) -> None:
+        for source, event in await_all(clients or self._clients, what, ORDER_S):
+            self.history.tell(source, event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, value, trace)
+
+
+def run_rounds(
+    home: Path, plan: Plan, count: int, told: Callable[[str], None], judged_each: int = 10
+) -> tuple[list[Violation], dict[str, object]]:
+    """So many rounds, ended early by the first violation; violations and summary."""
+    with Rounds(home, plan) as rounds:
+        for number in range(1, count + 1):
+            end = rounds.run()
+            found = rounds.judge() if number % judged_each == 0 else []
+            told(f"round {number}: {end}, {len(rounds.history.attempts)} sends, {len(found)} violations")
+            if found:
+                return found, rounds.summary()
+        return rounds.settle(), rounds.summary()

@@ -1,0 +1,22 @@
+"""Kills under load of Python clients, with the history checked; the long form is `python -m tests.history`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.history.rounds import Plan, Rounds
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_few_kills(tmp_path: Path, flush: str) -> None:
+    with Rounds(tmp_path, Plan(flush=flush, longest_s=0.6)) as rounds:
+        for _ in range(2):
+            rounds.run()
+        violations = rounds.settle()
+        assert not violations, violations[:5]
+        assert len(rounds.history.acked) > 100
+        assert rounds.history.counts["committed"] > 10
+        assert all(
+            sum(delivery.group == group for delivery in rounds.history.deliveries) > 20
+            for group in rounds.history.groups
+        )
