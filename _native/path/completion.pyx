@@ -2,19 +2,11 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.path.fields cimport is_ascii
 from firearrow._native.wire.escape cimport unescape
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED
-
-cdef extern from *:
-    """
-    #define FNV_START 0xCBF29CE484222325ULL
-    #define FNV_STEP 0x100000001B3ULL
-    """
-    const uint64_t FNV_START, FNV_STEP
 
 cdef enum:
     NAMES_MAX = 32
@@ -88,7 +80,7 @@ cdef bint walk(const uint8_t *at, Py_ssize_t length, Completed *done) noexcept n
     cdef const uint8_t *end = at + length
     cdef const uint8_t *stop
     cdef const uint8_t *value
-    cdef uint64_t seen[NAMES_MAX]
+    cdef Text seen[NAMES_MAX]
     cdef int names = 0
     while at < end:
         stop = <const uint8_t *> memchr(at, 2, end - at)
@@ -97,7 +89,8 @@ cdef bint walk(const uint8_t *at, Py_ssize_t length, Completed *done) noexcept n
         value = <const uint8_t *> memchr(at, 1, stop - at)
         if value is NULL or value == at or value + 1 == stop or names == NAMES_MAX:
             return False
-        if not is_new(at, value - at, seen, names):
+        seen[names] = Text(at=at, length=value - at)
+        if is_among(&seen[names], seen, names):
             return False
         names += 1
         if not note(at, value - at, value + 1, stop - value - 1, done):
@@ -106,17 +99,12 @@ cdef bint walk(const uint8_t *at, Py_ssize_t length, Completed *done) noexcept n
     return True
 
 
-cdef bint is_new(const uint8_t *name, Py_ssize_t length, uint64_t *seen, int names) noexcept nogil:
-    """Remember a name; two that only look alike are taken for equal."""
-    cdef uint64_t print_ = FNV_START
-    cdef Py_ssize_t n
-    for n in range(length):
-        print_ = (print_ ^ name[n]) * FNV_STEP
+cdef inline bint is_among(const Text *name, const Text *seen, int names) noexcept nogil:
+    cdef int n
     for n in range(names):
-        if seen[n] == print_:
-            return False
-    seen[names] = print_
-    return True
+        if seen[n].length == name.length and memcmp(seen[n].at, name.at, name.length) == 0:
+            return True
+    return False
 
 
 cdef bint note(

@@ -20,3 +20,6 @@ cdef class FastLane(Lane):
             return self.sender.take(front, frame, header, True)
         self.sender.settle()
         return NOT_MINE
+
+    cdef int take_alike(self, Front front, const Frame *frame) except -1:
+        return self.sender.take_alike(front, frame)

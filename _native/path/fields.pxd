@@ -6,11 +6,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.json cimport Span
 
+cdef enum:
+    # what differs between the sends of a connection, as it stands in the header
+    OPAQUE_VALUE, TOPIC_VALUE, QUEUE_VALUE, BORN_VALUE, PROPERTIES_VALUE, SEND_VALUES
+
 cdef struct SendFields:
-    Span topic, properties
+    Span value[SEND_VALUES]
     int64_t queue_id, born_ms
-    int32_t sys_flag, flag, reconsume_times
-    bint batch
+    int32_t opaque, sys_flag, flag, reconsume_times
+    bint batch, oneway
 
 cdef struct PullFields:
     Span group, topic, expression, expression_type

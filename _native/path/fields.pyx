@@ -2,6 +2,7 @@
 
 from libc.string cimport memcmp
 
+from firearrow._native.wire.codes cimport FLAG_ONEWAY
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, SPAN_RAW
 
 cdef enum:
@@ -104,7 +105,9 @@ cdef bint send_fields(const Header *header, bint long_names, SendFields *found) 
         return False
     if not whole_number(&field[BORN], -LONG_MAX, LONG_MAX, &found.born_ms):
         return False
-    found.topic, found.properties = field[TOPIC], field[PROPERTIES]
+    found.value[OPAQUE_VALUE], found.value[TOPIC_VALUE], found.value[QUEUE_VALUE] = header.opaque_text, field[TOPIC], field[QUEUE_ID]
+    found.value[BORN_VALUE], found.value[PROPERTIES_VALUE] = field[BORN], field[PROPERTIES]
+    found.opaque, found.oneway = header.opaque, header.flag & FLAG_ONEWAY != 0
     if not whole_number(&field[SYS_FLAG], -INT_MAX, INT_MAX, &number):
         return False
     found.sys_flag = <int32_t> number

@@ -1,6 +1,8 @@
 # Lane: a shorter way for some requests. `take` says TAKEN, or NOT_MINE and then it has changed nothing, so that the
 # complete handler may do the whole. Frame and header are borrowed for the call.
 #
+# `take_alike` is asked first where the connection has a pattern: no header is read as a whole for what fits it.
+#
 # Front: a connection that offers each request to its lane first. Answers gather in `out`, the lane's and all others in
 # the order in which they came, and leave as one write.
 #
@@ -8,6 +10,7 @@
 
 from libc.stdint cimport uint8_t
 
+from firearrow._native.path.pattern cimport Pattern
 from firearrow._native.wire.conn cimport Conn
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
@@ -21,6 +24,7 @@ cdef class Front(Conn):
     cdef Writer out
     cdef public Lane lane                 # None: all requests go to `received`
     cdef public bytes host                # the peer's address as records hold it
+    cdef Pattern pattern                  # of its sends; None: there was none yet
 
     cdef int put(self, const uint8_t *answers, Py_ssize_t length) except -1
     cdef int plan(self) except -1
@@ -28,3 +32,4 @@ cdef class Front(Conn):
 
 cdef class Lane:
     cdef int take(self, Front front, const Frame *frame, const Header *header) except -1
+    cdef int take_alike(self, Front front, const Frame *frame) except -1

@@ -1,5 +1,6 @@
 import asyncio
 
+from firearrow._native.wire.budget import Budget
 from firearrow._native.wire.conn import Conn
 
 class Lane:
@@ -20,4 +21,5 @@ class Front(Conn):
         frame_bytes_max: int = ...,
         high_water: int = ...,
         reads_always: bool = ...,
+        budget: Budget | None = ...,
     ) -> None: ...

@@ -16,6 +16,9 @@ cdef class Lane:
     cdef int take(self, Front front, const Frame *frame, const Header *header) except -1:
         return NOT_MINE
 
+    cdef int take_alike(self, Front front, const Frame *frame) except -1:
+        return NOT_MINE
+
 
 cdef class Front(Conn):
     def __init__(self, loop, **limits):
@@ -25,7 +28,10 @@ cdef class Front(Conn):
 
     cdef int take(self, const Frame *frame) except -1:
         cdef Header header
-        cdef int status = scan_header(frame.header, frame.header_bytes, frame.serializer, &header)
+        cdef int status
+        if self.pattern is not None and self.lane is not None and self.lane.take_alike(self, frame) == TAKEN:
+            return 1
+        status = scan_header(frame.header, frame.header_bytes, frame.serializer, &header)
         if status < 0:
             raise WireError(header_fault(status))
         if self.lane is not None and header.flag & FLAG_RESPONSE == 0:
@@ -58,13 +64,13 @@ cdef class Front(Conn):
         self.flush_planned = False
         if self.out.size == 0 or self.closed:
             return
-        self.last_seen = self.plans.time()
         self.answer_bytes = 0
         if self.plug is not None:
             self.plug.push(self.out.data, self.out.size)
             self.out.size = 0
         else:
             self.transport.write(self.out.take())
+        self.sent()
         if self.out.capacity > KEPT:
             self.out = Writer()
 

@@ -21,4 +21,5 @@ cdef class Receipt:
         self, Writer out, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
         const int64_t *places, int count,
     ) except -1
-    cdef int put_ids(self, Writer out, const int64_t *places, int count) except -1
+    cdef int32_t id_bytes(self) noexcept
+    cdef uint8_t *ids(self, uint8_t *to, const int64_t *places, int count) noexcept

@@ -5,12 +5,12 @@ from libc.stdint cimport uint64_t
 
 from firearrow._native.wire.codes cimport FLAG_RESPONSE, PYTHON, SERIALIZER_ROCKETMQ, VERSION
 from firearrow._native.wire.cursor cimport write_i16, write_i32
+from firearrow._native.wire.written cimport decimal, literal, quoted
+
+cdef enum:
+    JSON_BYTES = 256                      # more than the literals and numbers of one take
 
 cdef const char *HEX = "0123456789ABCDEF"
-
-
-cdef inline int put_literal(Writer out, const char *text, Py_ssize_t length) except -1:
-    return out.put(text, length)
 
 
 cdef int put_bytes(Writer out, bytes text) except -1:
@@ -45,7 +45,6 @@ cdef class Receipt:
         const int64_t *places, int count,
     ) except -1:
         cdef Py_ssize_t start = out.size
-        out.reserve(512)
         out.put_i32(0)
         out.put_i32(0)
         if serializer == SERIALIZER_ROCKETMQ:
@@ -60,20 +59,21 @@ cdef class Receipt:
         self, Writer out, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
         const int64_t *places, int count,
     ) except -1:
-        put_bytes(out, self.json_head)
+        cdef Py_ssize_t head = len(self.json_head)
+        cdef uint8_t *to
+        out.reserve(head + 6 * unique_key.length + count * self.id_bytes() + JSON_BYTES)
+        to = literal(out.data + out.size, PyBytes_AS_STRING(self.json_head), head)
         if unique_key.length > 0:
-            put_literal(out, '"transactionId":', 16)
-            out.put_json_string(unique_key.at, unique_key.length)
-            put_literal(out, ",", 1)
-        put_literal(out, '"queueId":"', 11)
-        out.put_decimal(queue_id)
-        put_literal(out, '","msgId":"', 11)
-        self.put_ids(out, places, count)
-        put_literal(out, '","queueOffset":"', 17)
-        out.put_decimal(queue_offset)
-        put_literal(out, '"},"flag":1,"language":"PYTHON","opaque":', 41)
-        out.put_decimal(opaque)
-        return put_literal(out, ',"serializeTypeCurrentRPC":"JSON","version":513}', 48)
+            to = literal(to, '"transactionId":', 16)
+            to = quoted(to, unique_key.at, unique_key.length)
+            to = literal(to, ",", 1)
+        to = decimal(literal(to, '"queueId":"', 11), queue_id)
+        to = self.ids(literal(to, '","msgId":"', 11), places, count)
+        to = decimal(literal(to, '","queueOffset":"', 17), queue_offset)
+        to = decimal(literal(to, '"},"flag":1,"language":"PYTHON","opaque":', 41), opaque)
+        to = literal(to, ',"serializeTypeCurrentRPC":"JSON","version":513}', 48)
+        out.size = to - out.data
+        return 0
 
     cdef int put_binary(
         self, Writer out, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
@@ -96,27 +96,31 @@ cdef class Receipt:
         put_name(out, "queueId", 7)
         put_number(out, queue_id)
         put_name(out, "msgId", 5)
-        out.put_i32(count * (<int32_t> len(self.host) + 17) - 1)
-        self.put_ids(out, places, count)
+        out.put_i32(count * self.id_bytes() - 1)
+        out.reserve(count * self.id_bytes())
+        out.size = self.ids(out.data + out.size, places, count) - out.data
         put_name(out, "queueOffset", 11)
         put_number(out, queue_offset)
         write_i32(out.data + start, <int32_t> (out.size - start - 4))
         return 0
 
-    cdef int put_ids(self, Writer out, const int64_t *places, int count) except -1:
+    cdef int32_t id_bytes(self) noexcept:
+        """Of an offset id and a comma."""
+        return <int32_t> len(self.host) + 17
+
+    cdef uint8_t *ids(self, uint8_t *to, const int64_t *places, int count) noexcept:
         """Offset ids, joined by commas."""
         cdef uint64_t place
         cdef int n, digit
-        cdef char text[17]
         for n in range(count):
             if n > 0:
-                out.put_byte(44)
-            put_bytes(out, self.host)
+                to = literal(to, ",", 1)
+            to = literal(to, PyBytes_AS_STRING(self.host), len(self.host))
             place = <uint64_t> places[n]
             for digit in range(16):
-                text[digit] = HEX[(place >> (60 - 4 * digit)) & 15]
-            out.put(text, 16)
-        return 0
+                to[digit] = HEX[(place >> (60 - 4 * digit)) & 15]
+            to += 16
+        return to
 
 
 cdef int put_name(Writer out, const char *name, short length) except -1:

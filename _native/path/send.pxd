@@ -31,11 +31,13 @@ cdef class Sender:
     cdef uint8_t *room
 
     cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1
+    cdef int take_alike(self, Front front, const Frame *frame) except -1
+    cdef int accept(self, Front front, const Frame *frame, const SendFields *fields) except -1
     cdef bint complete(self, Completed *done) except -1
-    cdef int put(self, Front front, const Frame *frame, const Header *header, Topic topic, Message *message, Completed *done) except -1
-    cdef int put_batch(self, Front front, const Frame *frame, const Header *header, Topic topic, Message *message, const Completed *done) except -1
+    cdef int put(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, Completed *done) except -1
+    cdef int put_batch(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, const Completed *done) except -1
     cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t *places) except? -1
-    cdef int answer(self, Front front, const Frame *frame, const Header *header, const Completed *done, Place place, int64_t queue_offset, const int64_t *places, int count) except -1
+    cdef int answer(self, Front front, const Frame *frame, const SendFields *fields, const Completed *done, Place place, int64_t queue_offset, const int64_t *places, int count) except -1
     cdef Run open_run(self)
     cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1
     cdef bint fits(self, int64_t size) noexcept

@@ -5,13 +5,15 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 
 from firearrow._native.path.batch cimport ITEMS_MAX, item_at, items_bytes
 from firearrow._native.path.completion cimport ROOM_BYTES, add, give_key, take_given
-from firearrow._native.path.fields cimport send_fields
+from firearrow._native.path.fields cimport PROPERTIES_VALUE, TOPIC_VALUE, send_fields
 from firearrow._native.path.lane cimport NOT_MINE, TAKEN
+from firearrow._native.path.pattern cimport Pattern
 from firearrow._native.store.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_STORE_V6, SYS_TRANSACTION,
 )
 from firearrow._native.store.record cimport Text, record_bytes
-from firearrow._native.wire.codes cimport FLAG_ONEWAY
+from firearrow._native.wire.codes cimport SERIALIZER_JSON
+from firearrow._native.wire.json cimport Span
 
 from firearrow._native.store.places import PutRefused
 
@@ -50,26 +52,40 @@ cdef class Sender:
 
     cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1:
         cdef SendFields fields
+        if not send_fields(header, long_names, &fields) or self.accept(front, frame, &fields) != TAKEN:
+            return NOT_MINE
+        if frame.serializer == SERIALIZER_JSON:
+            if front.pattern is None:
+                front.pattern = Pattern.__new__(Pattern)
+            front.pattern.learn(frame, &fields)
+        return TAKEN
+
+    cdef int take_alike(self, Front front, const Frame *frame) except -1:
+        cdef SendFields fields
+        return self.accept(front, frame, &fields) if front.pattern.read(frame, &fields) else NOT_MINE
+
+    cdef int accept(self, Front front, const Frame *frame, const SendFields *fields) except -1:
+        cdef const Span *name = &fields.value[TOPIC_VALUE]
         cdef Message message
         cdef Completed done
         cdef Topic topic
         cdef Run run
-        if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes or not send_fields(header, long_names, &fields):
+        if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes:
             return NOT_MINE
-        topic = self.gate.find(fields.topic.at, fields.topic.length)
+        topic = self.gate.find(name.at, name.length)
         if topic is None or not topic.sendable or fields.queue_id >= topic.queues or fields.sys_flag & SYS_TRANSACTION:
             return NOT_MINE
-        if self.store.broken or self.store.closed or len(front.host) == 0:
+        if self.store.broken or self.store.closed or self.store.full is not None or len(front.host) == 0:
             return NOT_MINE
-        if not take_given(&fields.properties, self.room, &done):
+        if not take_given(&fields.value[PROPERTIES_VALUE], self.room, &done):
             return NOT_MINE
         run = self.open_run()
         if run.now_ms < self.from_ms:
             return NOT_MINE
-        self.fill(&message, front, topic, &fields, run.now_ms)
+        self.fill(&message, front, topic, fields, run.now_ms)
         if fields.batch:
-            return self.put_batch(front, frame, header, topic, &message, &done)
-        return self.put(front, frame, header, topic, &message, &done)
+            return self.put_batch(front, frame, fields, topic, &message, &done)
+        return self.put(front, frame, fields, topic, &message, &done)
 
     cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1:
         """All but body, properties and flag of a batch's items."""
@@ -86,7 +102,7 @@ cdef class Sender:
         message.prepared_offset = 0
         return 0
 
-    cdef int put(self, Front front, const Frame *frame, const Header *header, Topic topic, Message *message, Completed *done) except -1:
+    cdef int put(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, Completed *done) except -1:
         cdef int64_t size, end
         cdef Place place
         if not self.complete(done) or done.text.length > PROPERTIES_BYTES_MAX:
@@ -102,7 +118,7 @@ cdef class Sender:
         except PutRefused:
             return NOT_MINE
         self.run.note(place, 1, end, size)
-        self.answer(front, frame, header, done, place, message.queue_offset, &message.physical_offset, 1)
+        self.answer(front, frame, fields, done, place, message.queue_offset, &message.physical_offset, 1)
         return TAKEN
 
     cdef bint complete(self, Completed *done) except -1:
@@ -111,7 +127,7 @@ cdef class Sender:
             return False
         return add(self.added, self.room, done)
 
-    cdef int put_batch(self, Front front, const Frame *frame, const Header *header, Topic topic, Message *message, const Completed *done) except -1:
+    cdef int put_batch(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, const Completed *done) except -1:
         cdef int64_t places[ITEMS_MAX]
         cdef int count = 0
         cdef Place place
@@ -125,7 +141,7 @@ cdef class Sender:
         if end < 0:
             return NOT_MINE
         self.run.note(place, count, end, end - places[0])
-        self.answer(front, frame, header, done, place, first, places, count)
+        self.answer(front, frame, fields, done, place, first, places, count)
         return TAKEN
 
     cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t *places) except? -1:
@@ -155,14 +171,14 @@ cdef class Sender:
         )
 
     cdef int answer(
-        self, Front front, const Frame *frame, const Header *header, const Completed *done, Place place,
+        self, Front front, const Frame *frame, const SendFields *fields, const Completed *done, Place place,
         int64_t queue_offset, const int64_t *places, int count,
     ) except -1:
-        if header.flag & FLAG_ONEWAY:
+        if fields.oneway:
             return 0
         self.run.begin(front, done.waits)
         self.receipt.write(
-            self.run.answers, frame.serializer, header.opaque, &done.unique_key, place.queue.queue_id, queue_offset, places, count
+            self.run.answers, frame.serializer, fields.opaque, &done.unique_key, place.queue.queue_id, queue_offset, places, count
         )
         return self.run.finish()
 

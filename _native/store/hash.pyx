@@ -16,6 +16,11 @@ cdef int32_t java_hash_more(int32_t hash, const uint8_t *at, Py_ssize_t length) 
     cdef unsigned int point
     cdef int more
     while at < end:
+        while end - at >= 4 and (at[0] | at[1] | at[2] | at[3]) < 0x80:
+            value = value * 923521 + (at[0] * 29791 + at[1] * 961 + at[2] * 31 + at[3])  # 31 to the fourth, four at once
+            at += 4
+        if at == end:
+            break
         point = at[0]
         at += 1
         if point < 0x80:

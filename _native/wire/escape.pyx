@@ -1,8 +1,6 @@
 """Writes out the escapes of a JSON string as UTF-8 (see escape.pxd)."""
 
-from libc.string cimport memcpy
-
-from firearrow._native.wire.quoted cimport fa_quote_or_escape
+from firearrow._native.wire.quoted cimport fa_copy_plain
 
 
 cdef int hex_value(uint8_t digit) noexcept nogil:
@@ -75,11 +73,18 @@ cdef Py_ssize_t unescape(const uint8_t *at, Py_ssize_t length, uint8_t *to) noex
     cdef Py_ssize_t plain
     while at < end:
         if at[0] != 92:
-            plain = fa_quote_or_escape(at + 1, end) - at
-            memcpy(to, at, plain)
+            to[0] = at[0]
+            plain = 1 + fa_copy_plain(at + 1, end, to + 1)
             to += plain
             at += plain
             continue
+        if end - at >= 6 and at[1] == 117 and at[2] == 48 and at[3] == 48 and 48 <= at[4] < 56:
+            unit = hex_value(at[5])
+            if unit >= 0:
+                to[0] = <uint8_t> ((at[4] - 48) << 4 | unit)
+                to += 1
+                at += 6
+                continue
         if end - at < 2:
             return -1
         if at[1] != 117:

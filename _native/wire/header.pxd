@@ -17,6 +17,7 @@ cdef struct Header:
     int32_t language
     int32_t version
     int32_t opaque
+    Span opaque_text               # only of the JSON form
     int32_t flag
     Span remark
     int32_t fields

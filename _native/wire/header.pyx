@@ -15,7 +15,7 @@ cdef int LANGUAGES_COUNT = 14
 
 cdef int scan_header(const uint8_t *at, Py_ssize_t length, int serializer, Header *header) noexcept nogil:
     header.code = header.language = header.version = header.opaque = header.flag = header.fields = 0
-    header.remark.kind = SPAN_ABSENT
+    header.remark.kind = header.opaque_text.kind = SPAN_ABSENT
     header.remark.length = 0
     if serializer == 1:
         return scan_binary(at, length, header)
@@ -127,6 +127,15 @@ cdef int scan_json_fields(Cursor *cursor, Header *header) noexcept nogil:
         return HEADER_OK if take(cursor, 125) else HEADER_BAD_JSON
 
 
+cdef int take_opaque(Cursor *cursor, Header *header) noexcept nogil:
+    cdef int status
+    skip_blanks(cursor)
+    header.opaque_text = Span(at=cursor.at, length=0, kind=SPAN_RAW)
+    status = take_int32(cursor, &header.opaque)
+    header.opaque_text.length = <int32_t> (cursor.at - header.opaque_text.at)
+    return status
+
+
 cdef int scan_json_member(Cursor *cursor, const Span *name, Header *header) noexcept nogil:
     if is_text(name, "code"):
         return take_int32(cursor, &header.code)
@@ -137,7 +146,7 @@ cdef int scan_json_member(Cursor *cursor, const Span *name, Header *header) noex
     if is_text(name, "language"):
         return take_language(cursor, &header.language)
     if is_text(name, "opaque"):
-        return take_int32(cursor, &header.opaque)
+        return take_opaque(cursor, header)
     if is_text(name, "version"):
         return take_int32(cursor, &header.version)
     if is_text(name, "remark"):

@@ -1,4 +1,5 @@
-/* Where a JSON string ends or has an escape: sixteen bytes at a step, never a byte behind `end`. */
+/* Where a JSON string ends or has an escape, and what must be escaped in one: sixteen bytes at a step, never a byte
+ * behind `end`. */
 #include <stdint.h>
 
 #if defined(__SSE2__)
@@ -19,4 +20,25 @@ static inline const uint8_t *fa_quote_or_escape(const uint8_t *at, const uint8_t
     while (at < end && *at != '"' && *at != '\\')
         at++;
     return at;
+}
+
+/* Copy up to the first quote, backslash or control character; how many bytes. As many as `end - at` may be written. */
+static inline intptr_t fa_copy_plain(const uint8_t *at, const uint8_t *end, uint8_t *to) {
+    const uint8_t *first = at;
+#if defined(__SSE2__)
+    const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\'), control = _mm_set1_epi8(31);
+    while (end - at >= 16) {
+        __m128i piece = _mm_loadu_si128((const __m128i *) at);
+        __m128i special = _mm_or_si128(_mm_cmpeq_epi8(piece, quote), _mm_cmpeq_epi8(piece, escape));
+        int found = _mm_movemask_epi8(_mm_or_si128(special, _mm_cmpeq_epi8(_mm_min_epu8(piece, control), piece)));
+        _mm_storeu_si128((__m128i *) to, piece);
+        if (found)
+            return at - first + __builtin_ctz((unsigned) found);
+        at += 16;
+        to += 16;
+    }
+#endif
+    while (at < end && *at != '"' && *at != '\\' && *at >= 32)
+        *to++ = *at++;
+    return at - first;
 }

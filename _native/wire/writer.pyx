@@ -5,9 +5,8 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcpy
 
+from firearrow._native.wire.written cimport decimal, quoted
 from firearrow._native.wire.cursor cimport write_i16, write_i32
-
-cdef const char *HEX = "0123456789abcdef"
 
 
 @cython.final
@@ -53,43 +52,14 @@ cdef class Writer:
         return 0
 
     cdef int put_decimal(self, long long value) except -1:
-        cdef char text[20]
-        cdef int at = 20
-        cdef unsigned long long rest = <unsigned long long> value if value >= 0 else -<unsigned long long> value
-        while True:
-            at -= 1
-            text[at] = <char> (48 + rest % 10)
-            rest //= 10
-            if rest == 0:
-                break
-        if value < 0:
-            at -= 1
-            text[at] = 45
-        return self.put(text + at, 20 - at)
+        self.reserve(20)
+        self.size = decimal(self.data + self.size, value) - self.data
+        return 0
 
     cdef int put_json_string(self, const uint8_t *text, Py_ssize_t length) except -1:
         """`text` quoted; only control characters, quotes and backslashes are escaped."""
-        cdef Py_ssize_t n
-        cdef uint8_t *to
         self.reserve(6 * length + 2)
-        to = self.data + self.size
-        to[0] = 34
-        to += 1
-        for n in range(length):
-            if text[n] >= 32 and text[n] != 34 and text[n] != 92:
-                to[0] = text[n]
-                to += 1
-            elif text[n] == 34 or text[n] == 92:
-                to[0] = 92
-                to[1] = text[n]
-                to += 2
-            else:
-                memcpy(to, b"\\u00", 4)
-                to[4] = HEX[text[n] >> 4]
-                to[5] = HEX[text[n] & 15]
-                to += 6
-        to[0] = 34
-        self.size = to + 1 - self.data
+        self.size = quoted(self.data + self.size, text, length) - self.data
         return 0
 
     cdef void patch_i16(self, Py_ssize_t position, int16_t value) noexcept:

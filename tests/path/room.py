@@ -42,10 +42,14 @@ class Loop:
 class Transport:
     def __init__(self) -> None:
         self.writes: list[bytes] = []
+        self.closed = False
 
     def set_write_buffer_limits(self, high: int) -> None: ...
     def is_closing(self) -> bool:
-        return False
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
 
     def write(self, data: bytes) -> None:
         self.writes.append(data)

@@ -1,0 +1,120 @@
+"""Pattern: a header that is like the last one of its connection (see pattern.pxd)."""
+
+from libc.stdint cimport int64_t
+from libc.string cimport memcmp, memcpy
+
+from firearrow._native.path.fields cimport BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE, TOPIC_VALUE
+from firearrow._native.wire.codes cimport SERIALIZER_JSON
+from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, SPAN_RAW, Span
+from firearrow._native.wire.quoted cimport fa_quote_or_escape
+
+cdef enum:
+    INT_DIGITS = 9                        # below the bound of 32 bits, whatever they are
+    LONG_DIGITS = 18
+
+
+cdef inline const uint8_t *number(const uint8_t *at, const uint8_t *end, int digits, int64_t *value) noexcept nogil:
+    """Digits, at least one; NULL: none, or more than `digits`."""
+    cdef const uint8_t *first = at
+    cdef int64_t total = 0
+    while at < end and 48 <= at[0] <= 57:
+        if at - first == digits:
+            return NULL
+        total = total * 10 + (at[0] - 48)
+        at += 1
+    value[0] = total
+    if at == first:
+        return NULL
+    return at
+
+
+cdef inline const uint8_t *text(const uint8_t *at, const uint8_t *end, Span *span) noexcept nogil:
+    """Up to the quote that ends it; NULL: there is none."""
+    span.at = at
+    span.kind = SPAN_RAW
+    at = fa_quote_or_escape(at, end)
+    while at < end and at[0] != 34:
+        span.kind = SPAN_ESCAPED
+        at = fa_quote_or_escape(at + 2, end) if end - at > 2 else end
+    span.length = <int32_t> (at - span.at)
+    if at == end:
+        return NULL
+    return at
+
+
+cdef class Pattern:
+    cdef void learn(self, const Frame *frame, const SendFields *fields) noexcept nogil:
+        cdef const uint8_t *at = frame.header
+        cdef const uint8_t *end = at + frame.header_bytes
+        cdef const Span *span
+        cdef Py_ssize_t between, held = 0
+        cdef int which = next_value(fields, 0)
+        cdef int known = 0, taken = 0
+        self.count = 0
+        while which < SEND_VALUES:
+            span = &fields.value[which]
+            between = span.at - at
+            if not 0 <= between <= LITERALS_MAX - held:
+                return
+            memcpy(self.literals + held, at, between)
+            self.gaps[known] = Gap(before=<int32_t> between, which=which)
+            known += 1
+            held += between
+            at = span.at + span.length
+            taken |= 1 << which
+            which = next_value(fields, taken)
+        if end - at > LITERALS_MAX - held:
+            return
+        memcpy(self.literals + held, at, end - at)
+        self.behind = <int32_t> (end - at)
+        self.fields = fields[0]
+        self.count = known
+
+    cdef bint read(self, const Frame *frame, SendFields *fields) noexcept nogil:
+        """Whether it is like the last; all of `fields` then."""
+        cdef const uint8_t *at = frame.header
+        cdef const uint8_t *end = at + frame.header_bytes
+        cdef const uint8_t *literal = self.literals
+        cdef const Gap *gap
+        cdef int n
+        if self.count == 0 or frame.serializer != SERIALIZER_JSON:
+            return False
+        fields[0] = self.fields
+        for n in range(self.count):
+            gap = &self.gaps[n]
+            if end - at < gap.before or memcmp(at, literal, gap.before) != 0:
+                return False
+            literal += gap.before
+            at = value_at(at + gap.before, end, gap.which, fields)
+            if at is NULL:
+                return False
+        return end - at == self.behind and memcmp(at, literal, self.behind) == 0
+
+
+cdef int next_value(const SendFields *fields, int taken) noexcept nogil:
+    """The first in the header that is not taken yet; SEND_VALUES: none."""
+    cdef int n, found = SEND_VALUES
+    for n in range(SEND_VALUES):
+        if fields.value[n].kind != SPAN_ABSENT and not taken & 1 << n:
+            if found == SEND_VALUES or fields.value[n].at < fields.value[found].at:
+                found = n
+    return found
+
+
+cdef inline const uint8_t *value_at(const uint8_t *at, const uint8_t *end, int which, SendFields *fields) noexcept nogil:
+    """Take the value there; where it ends, or NULL: it has another form."""
+    cdef int64_t opaque = 0
+    if which == PROPERTIES_VALUE:
+        return text(at, end, &fields.value[PROPERTIES_VALUE])
+    if which == QUEUE_VALUE:
+        return number(at, end, INT_DIGITS, &fields.queue_id)
+    if which == BORN_VALUE:
+        return number(at, end, LONG_DIGITS, &fields.born_ms)
+    if which == OPAQUE_VALUE:
+        at = number(at, end, INT_DIGITS, &opaque)
+        fields.opaque = <int32_t> opaque
+        return at
+    at = text(at, end, &fields.value[TOPIC_VALUE])
+    if fields.value[TOPIC_VALUE].kind == SPAN_ESCAPED:
+        return NULL
+    return at

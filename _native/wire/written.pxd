@@ -1,0 +1,55 @@
+# Numbers and texts written at a pointer; the caller has made room. Each gives what is behind it. Inline: each module that
+# cimports them compiles its own copies.
+
+from libc.stdint cimport uint8_t
+from libc.string cimport memcpy
+
+from firearrow._native.wire.quoted cimport fa_copy_plain
+
+cdef inline uint8_t *literal(uint8_t *to, const char *text, Py_ssize_t length) noexcept nogil:
+    memcpy(to, text, length)
+    return to + length
+
+
+cdef inline uint8_t *decimal(uint8_t *to, long long value) noexcept nogil:
+    """At most 20 bytes."""
+    cdef uint8_t digits[20]
+    cdef int at = 20
+    cdef unsigned long long rest = <unsigned long long> value
+    if value < 0:
+        rest = 0 - rest
+        to[0] = 45
+        to += 1
+    while True:
+        at -= 1
+        digits[at] = <uint8_t> (48 + rest % 10)
+        rest //= 10
+        if rest == 0:
+            break
+    memcpy(to, digits + at, 20 - at)
+    return to + 20 - at
+
+
+cdef inline uint8_t *quoted(uint8_t *to, const uint8_t *text, Py_ssize_t length) noexcept nogil:
+    """A JSON string; control characters, quotes and backslashes are escaped. At most 6 * length + 2 bytes."""
+    cdef const uint8_t *end = text + length
+    cdef Py_ssize_t plain
+    to[0] = 34
+    to += 1
+    while True:
+        plain = fa_copy_plain(text, end, to)
+        to += plain
+        text += plain
+        if text == end:
+            to[0] = 34
+            return to + 1
+        to[0] = 92
+        if text[0] >= 32:
+            to[1] = text[0]
+            to += 2
+        else:
+            memcpy(to + 1, b"u00", 3)
+            to[4] = 48 + (text[0] >> 4)
+            to[5] = (48 if text[0] & 15 < 10 else 87) + (text[0] & 15)
+            to += 6
+        text += 1

@@ -1,0 +1,154 @@
+"""A connection that knows how its headers look takes, leaves and refuses the same frames as one that sees its first."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.commitlog import CommitLog
+from firearrow._native.wire.codes import RequestCode
+from tests.path.room import Line, Room, plain
+
+OTHERS = b'019"\\{}:, \n-ax\x01\x80'
+EXT = {
+    "a": "PG", "b": "T", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "0",
+    "i": "UNIQ_KEY\x0112\x02TAGS\x01A\x02", "j": "0", "k": "false", "m": "false",
+}  # fmt: skip
+
+
+class Pair:
+    """The same frames: to one connection as long as it lives, and each to a connection of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.known, self.fresh = Room(folder / "known"), Room(folder / "fresh")
+        self.line = Line(self.known)
+
+    def say(self, frame: bytes) -> tuple[list[tuple[int, int]], int, bool]:
+        """What came of it, alike at both: answers, frames left to the handlers, whether the connection was closed."""
+        if self.line.wire.closed:
+            self.line = Line(self.known)
+        self.line.wire.writes.clear()
+        self.line.slow.clear()
+        single = Line(self.fresh)
+        for line in (self.line, single):
+            line.feed(frame)
+            line.room.loop.turn()
+        found = [(line.answers(), len(line.slow), line.wire.closed) for line in (self.line, single)]
+        assert found[0] == found[1], frame
+        return found[0]
+
+    def same_logs(self) -> bool:
+        found = []
+        for room in (self.known, self.fresh):
+            with CommitLog.open_readonly(Path(room.store.root) / "commitlog") as log:
+                found.append(list(log.records()))
+        return len(found[0]) > 0 and found[0] == found[1]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    for room in (made.known, made.fresh):
+        room.store.close()
+
+
+def framed(header: bytes, body: bytes = b"body") -> bytes:
+    return (4 + len(header) + len(body)).to_bytes(4) + len(header).to_bytes(4) + header + body
+
+
+def header(opaque: object = 7, ext: dict[str, object] | None = None, **members: object) -> bytes:
+    known: dict[str, object] = {"code": int(RequestCode.SEND_MESSAGE_V2), "flag": 0, "language": "JAVA"}
+    known |= {"opaque": opaque, "version": 401, **members, "extFields": ext or EXT}
+    return json.dumps(known).encode()
+
+
+def test_any_byte_may_be_another(pair: Pair) -> None:
+    usual, rng = header(), random.Random(1)
+    assert pair.say(framed(usual)) == ([(7, 0)], 0, False)
+    left = closed = 0
+    for at in range(len(usual)):
+        for other in rng.sample(OTHERS, 2):
+            _, slow, gone = pair.say(framed(usual[:at] + bytes((other,)) + usual[at + 1 :]))
+            left, closed = left + slow, closed + gone
+            pair.say(framed(usual))
+    assert left > 0
+    assert closed > 0
+    assert pair.same_logs()
+
+
+VALUES = (
+    "", "0", "00", "1", "01", "-1", "-0", "+1", " 1", "1 ", "1.0", "999999999", "2147483647", "2147483648", "9" * 18,
+    "9" * 19, '"', "\\", "\x01", "\x02", "T", "Unknown", "ключ", "\udc80", "x" * 2000,
+)  # fmt: skip
+OPAQUES = (0, -1, 12, 999_999_999, 1_000_000_000, 2_147_483_647, 2_147_483_648, "7", None, 1.5)
+
+
+def test_more_or_less_at_its_end(pair: Pair) -> None:
+    for cut in range(1, 60, 7):
+        pair.say(framed(header()))
+        pair.say(framed(header()[:-cut]))
+        pair.say(framed(header() + b" " * cut))
+        pair.say(framed(header() + b"}" * cut))
+    assert pair.same_logs()
+
+
+@pytest.mark.parametrize("name", ["b", "e", "g", "i"])
+def test_values_of_all_kinds(pair: Pair, name: str) -> None:
+    for value in VALUES:
+        pair.say(framed(header()))
+        pair.say(framed(header(ext=EXT | {name: value})))
+    assert pair.same_logs()
+
+
+def test_numbers_of_requests(pair: Pair) -> None:
+    for opaque in OPAQUES:
+        pair.say(framed(header()))
+        pair.say(framed(header(opaque)))
+    assert pair.same_logs()
+
+
+def test_members_in_another_order_or_twice(pair: Pair) -> None:
+    usual = json.loads(header())
+    rng = random.Random(2)
+    for _ in range(30):
+        members, ext = list(usual.items()), list(EXT.items())
+        rng.shuffle(members)
+        rng.shuffle(ext)
+        texts = [f'"{name}":{json.dumps(value)}' for name, value in members if name != "extFields"]
+        fields = ",".join(f'"{name}":{json.dumps(value)}' for name, value in [*ext, rng.choice(ext)])
+        texts.insert(rng.randrange(len(texts) + 1), f'"extFields":{{{fields}}}')
+        if rng.random() < 0.5:
+            texts.append(rng.choice(('"opaque":9', '"extFields":{"b":"T"}', '"remark":"x"', '"flag":2')))
+        for _ in range(2):
+            pair.say(framed(("{" + ",".join(texts) + "}").encode()))
+    assert pair.same_logs()
+
+
+def test_one_that_has_no_properties_is_known_again(pair: Pair) -> None:
+    bare = {name: value for name, value in EXT.items() if name != "i"}
+    for opaque in range(3):
+        assert pair.say(framed(header(opaque, bare))) == ([(opaque, 0)], 0, False)
+    assert pair.say(framed(header(3))) == ([(3, 0)], 0, False)
+    assert pair.same_logs()
+
+
+def test_bare_numbers_are_known_as_such(pair: Pair) -> None:
+    for opaque, queue_id in ((1, 0), (2, 1), (3, 2), (4, -1), (5, 1)):
+        pair.say(framed(header(opaque, EXT | {"e": queue_id, "g": 5 + opaque})))
+    assert pair.same_logs()
+
+
+def test_a_long_header_is_read_as_a_whole_each_time(pair: Pair) -> None:
+    for opaque in range(3):
+        assert pair.say(framed(header(opaque, EXT | {"n": "b" * 2000})))[0] == [(opaque, 0)]
+    assert pair.same_logs()
+
+
+def test_forms_take_turns(pair: Pair) -> None:
+    for opaque in range(6):
+        pair.say(plain(opaque, queue_id=opaque % 2, oneway=opaque == 3))
+        pair.say(framed(header(opaque)))
+    assert pair.same_logs()
