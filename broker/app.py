@@ -9,12 +9,11 @@ import contextlib
 import gc
 import logging
 import socket
-import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from firearrow._native.path.lane import Lane
-from firearrow._native.store.store import MessageStore, StoreError, memory_bytes
+from firearrow._native.store.store import memory_bytes
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.clock import SystemClock
 from firearrow.broker.config import Config
@@ -45,16 +44,19 @@ from firearrow.broker.life.journal import Journal
 from firearrow.broker.living import Living
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.nameserver import NameServer
+from firearrow.broker.opening import close_store, open_store, unusable
 from firearrow.broker.options import Options
 from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Address, Routes
 from firearrow.broker.process import seconds_since_start, stop_on_signals
 from firearrow.broker.server import Server
 from firearrow.broker.services.adoption import adopt
+from firearrow.broker.services.disk_space import measured
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.holds import Holds
 from firearrow.broker.services.periodic import Periodic
 from firearrow.broker.services.registrar import Registrar, addresses
+from firearrow.broker.services.retention import Retention
 from firearrow.broker.services.routing import Routing
 from firearrow.broker.services.sampler import Sampler
 from firearrow.broker.services.saver import Saver
@@ -81,6 +83,7 @@ class App:
         self._clock = SystemClock()
         self._stopping = asyncio.Event()
         self._gates: Gates | None = None
+        self._unsaved: OSError | None = None
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
@@ -101,7 +104,7 @@ class App:
             engine=options.fast_sockets,
         )
         killed = (Path(options.store_root) / "abort").exists()
-        self._store = _open_store(options)
+        self._store = open_store(options)
         self._make_state(options)
         self._make_services(options)
         await self._listen(options)
@@ -126,7 +129,7 @@ class App:
         try:
             self._journal = Journal(root / "journal", self._store.run, self._store.written)
         except OSError as error:
-            raise _unusable(self._store.root, error) from None
+            raise unusable(self._store.root, error) from None
         changed = self._topics_changed, self._readers_changed
         self._state = State.make(options, self._clock, self._saver, self._journal, *changed)
         self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.soon("kv"))
@@ -156,6 +159,15 @@ class App:
             journal=self._journal,
         )
         self._flusher.start()
+        log_folder = options.commitlog_path or str(Path(options.store_root) / "commitlog")
+        self._retention = Retention(
+            self._loop,
+            self._store,
+            self._config,
+            self._clock,
+            measure=lambda: measured(log_folder, options.store_root),
+            moved=self._news,
+        )
         self._config.listen(self._set_limits)
 
     def _broker_routes(self, store_host: bytes) -> list[Routes]:
@@ -181,7 +193,12 @@ class App:
             LocksHandler(state.locks),
             TopicsHandler(topics, offsets, store, stats=stats, config=config, clock=clock),
             GroupsHandler(groups, offsets, config),
-            CleaningHandler(store, topics, clock),
+            CleaningHandler(
+                store,
+                topics,
+                delete_expired=self._retention.delete_expired,
+                clean_queues=self._retention.clean_queues,
+            ),
             ResetsHandler(offsets, topics, groups, clients, store=store, config=config),
             ConsumersHandler(store, topics, groups, offsets, clients, config),
             ProducersHandler(clients, clock),
@@ -274,6 +291,7 @@ class App:
         self._periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.sweep)
         self._periodic.every(TURN_SWEEP_S, self._turn.expire)
         self._sampler = Sampler(self._loop, self._stats, self._clock)
+        self._retention.start()
 
     def _topics_changed(self, names: Collection[str]) -> None:
         self._saver.soon("topics")
@@ -318,9 +336,9 @@ class App:
             if hasattr(self, "_journal"):
                 undo.callback(self._journal.close)
             if hasattr(self, "_living"):
-                undo.callback(self._living.close)
+                undo.callback(self._save, self._living.close)
             if hasattr(self, "_saver"):
-                undo.callback(self._saver.stop)
+                undo.callback(self._save, self._saver.stop)
             if hasattr(self, "_flusher"):
                 undo.callback(self._flusher.stop)
             if hasattr(self, "_server"):
@@ -335,6 +353,7 @@ class App:
         self._name_server.stop()
         self._sampler.stop()
         self._living.stop()
+        await self._retention.stop()
         self._holds.release_all()
         self._turn.end()
         with contextlib.suppress(TimeoutError):
@@ -345,44 +364,16 @@ class App:
             async with asyncio.timeout(STOP_S / 2):
                 await self._registrar.stop()
 
-    def _close_store(self) -> None:
-        failing = sys.exception()
+    def _save(self, save: Callable[[], None]) -> None:
+        """What could not be saved stays in the journal, which counts as long as the store was not closed cleanly."""
         try:
-            self._store.close()
+            save()
         except OSError as error:
-            if failing is not None:  # the start's own fault is the one to tell
-                return log.error("the store was not closed cleanly: %s", error)
-            raise StartError(f"the store was not closed cleanly and will be recovered: {error}") from None
+            log.error("not all could be saved: %s", error)
+            self._unsaved = error
 
-
-def _open_store(options: Options) -> MessageStore:
-    try:
-        return MessageStore.open(
-            options.store_root,
-            commitlog_path=options.commitlog_path or None,
-            segment_bytes=options.segment_bytes,
-            queue_file_bytes=options.queue_file_bytes,
-            index_enabled=options.index_enabled,
-            index_slots=options.index_slots,
-            index_entries=options.index_entries,
-            max_message_bytes=options.max_message_bytes,
-            check_crc=options.check_crc,
-            sync_flush=options.sync_flush,
-            delay_levels_ms=options.delay_levels_ms,
-            lmq=options.multi_dispatch,
-            progress=lambda text: print(f"firearrow: {text}", file=sys.stderr, flush=True),
-        )
-    except StoreError as error:
-        raise StartError(str(error)) from None
-    except OSError as error:
-        raise _unusable(options.store_root, error) from None
-
-
-def _unusable(root: str, error: OSError) -> StartError:
-    return StartError(
-        f"cannot open the store {root} ({error.filename or root}: {error.strerror or error}): make room, "
-        "set its permissions, or name another folder with --store"
-    )
+    def _close_store(self) -> None:
+        close_store(self._store, unsaved=self._unsaved)
 
 
 def _disk_fault(error: Exception) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 
-from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.peer import Answer, Handler, Peer, Routes
 from firearrow.broker.services.saver import Saver
@@ -23,6 +23,11 @@ CHANGES = frozenset(
     )
 )
 
+UNSAVED = (
+    "the change is in force, but the broker's config files cannot be written and it would be lost with the process: "
+    "make room on the broker's disk and ask again; the broker's log has the reason"
+)
+
 
 def durable(routes: Routes, saver: Saver) -> Routes:
     """The same handlers, but that those of `CHANGES` answer behind the saver."""
@@ -34,6 +39,7 @@ def _behind(handler: Handler, saver: Saver) -> Handler:
 
     def handle(request: RemotingCommand, peer: Peer) -> Answer:
         answer = handler(request, peer)
+        saver.again()
         if not saver.busy:
             return answer
         saved = saver.saved()
@@ -45,21 +51,28 @@ def _behind(handler: Handler, saver: Saver) -> Handler:
 
 
 def _after(
-    saved: asyncio.Future[None], answer: RemotingCommand | None
+    saved: asyncio.Future[bool], answer: RemotingCommand | None
 ) -> "asyncio.Future[RemotingCommand | None]":
     later: asyncio.Future[RemotingCommand | None] = saved.get_loop().create_future()
 
-    def give(_: asyncio.Future[None]) -> None:
+    def give(_: asyncio.Future[bool]) -> None:
         if not later.done():
-            later.set_result(answer)
+            later.set_result(_kept(answer, saved))
 
     saved.add_done_callback(give)
     return later
 
 
 async def _later(
-    answer: Awaitable[RemotingCommand | None], saved: asyncio.Future[None]
+    answer: Awaitable[RemotingCommand | None], saved: asyncio.Future[bool]
 ) -> RemotingCommand | None:
     given = await answer
     await saved
-    return given
+    return _kept(given, saved)
+
+
+def _kept(answer: RemotingCommand | None, saved: asyncio.Future[bool]) -> RemotingCommand | None:
+    """The answer, or what is to be said when the change holds in memory alone."""
+    if answer is None or answer.code != ResponseCode.SUCCESS or saved.result():
+        return answer
+    return answer.answer(ResponseCode.SYSTEM_ERROR, UNSAVED)

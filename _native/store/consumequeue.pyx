@@ -344,17 +344,16 @@ cdef class ConsumeQueue:
         self.min_entry = low
         return 0
 
-    def drop_old_files(self):
+    def drop_old_files(self, int64_t at_most):
         """Delete files that lie wholly below the first readable entry, oldest first; the last one stays. How many.
 
         A file that cannot be deleted stays, and those behind it: OSError.
         """
         cdef Segment file
         cdef int count = 0
-        while len(self.files) > 1 and (<Segment> self.files[1]).base <= self.min_entry * ENTRY_BYTES:
+        while count < at_most and len(self.files) > 1 and (<Segment> self.files[1]).base <= self.min_entry * ENTRY_BYTES:
             file = self.files[0]
-            more = len(self.files) > 2 and (<Segment> self.files[2]).base <= self.min_entry * ENTRY_BYTES
-            file.discard(more)
+            file.discard(at_most > 1)
             del self.files[0]
             count += 1
         return count
@@ -379,6 +378,7 @@ cdef class ConsumeQueue:
         for file in self.files[-2:]:
             status = sync_file(file)
             if status < 0 and not file.closing:
+                self.dirty = True
                 raise OSError(-status, os.strerror(-status), file.path)
 
 

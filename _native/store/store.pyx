@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 QUEUE_ID_MAX = 65535
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 DELAY_LEVELS_MS = tuple(
     1000 * seconds
     for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -238,8 +239,8 @@ cdef class MessageStore(StoreCleaning):
     def checked_topic(self, str topic, int64_t queue_id):
         """The topic's bytes. PutRefused."""
         cdef bytes name = topic.encode("utf-8", "replace")
-        if self.broken or self.closed or self.full:
-            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk" if self.full else "store")
+        if self.broken or self.closed or self.full is not None:
+            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.full or "store")
         if not is_file_name(name) or len(name) > TOPIC_BYTES_MAX:
             illegal("topic")
         if len(name) > TOPIC_V1_BYTES_MAX and not name.startswith(b"%RETRY%"):
@@ -297,27 +298,27 @@ cdef class MessageStore(StoreCleaning):
             self.dispatch.confirm(self.confirmed)
 
     def flush_queues(self, bint seal=False):
-        try:
-            with self.lock:
-                newest, written = self.flush_all()
-        except OSError:
-            self.broken = True
-            raise
-        self.checkpoint = Checkpoint(
-            newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
-            max(written - 1, 0),
-        )
-        self.checkpoint.save(self.folder.path("checkpoint"), self.printed() if seal else None)
+        with self.lock:
+            newest, written = self.flush_all()
+            self.checkpoint = Checkpoint(
+                newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
+                max(written - 1, 0),
+            )
+            self.checkpoint.save(self.folder.path("checkpoint"), self.printed() if seal else None)
 
     def flush_all(self):
         """Up to which time and offset all is on the disk: the checkpoint never says more."""
         newest, written = self.newest_ms, self.log.written
         if written > self.log.flushed:
             self.sync()
-        for queue in list(self.dispatch.queues.values()):
-            queue.sync()
-        if self.index is not None:
-            self.index.sync()
+        try:
+            for queue in list(self.dispatch.queues.values()):
+                queue.sync()
+            if self.index is not None:
+                self.index.sync()
+        except OSError as error:
+            self.broken = self.broken or error.errno not in NO_DESCRIPTOR
+            raise
         return newest, written
 
     def prepare(self):

@@ -9,6 +9,7 @@ Layout, big-endian: an entry is crc32 u32 (of all that follows), kind u8, length
 end i64, name. A file ends at the first entry that is not whole.
 """
 
+import contextlib
 import errno
 import logging
 import mmap
@@ -66,6 +67,7 @@ class Journal:
         self._fd = -1
         self._at = self._synced = self._promised = 0
         self._full = False
+        self._doubt: OSError | None = None
         self._lock = threading.Lock()
         self._begin()
         self._uncancelled = True
@@ -107,11 +109,19 @@ class Journal:
         return self._promised > self._synced
 
     def sync(self) -> None:
-        """Bring what was noted before the call to the disk. OSError."""
+        """Bring what was noted before the call to the disk. OSError: it is in doubt, and so is this file until
+        another one begins; the kernel would call the next sync good."""
         with self._lock:
+            if self._doubt is not None:
+                raise OSError(self._doubt.errno, self._doubt.strerror)
             at = self._at
             if at != self._synced and self._fd >= 0:
-                os.fdatasync(self._fd)
+                try:
+                    os.fdatasync(self._fd)
+                except OSError as error:
+                    log.error("the journal cannot be flushed, a power cut may take progress back: %s", error)
+                    self._doubt = error
+                    raise
                 self._synced = at
 
     def turn(self) -> int:
@@ -149,9 +159,11 @@ class Journal:
             path.unlink(missing_ok=True)
             raise
         if self._map is not None:
-            self.sync()
+            with contextlib.suppress(OSError):  # it has said so
+                self.sync()
             self.close()
         with self._lock:
+            self._doubt = None
             self._map, self._fd, self._at, self._synced, self._promised = mapped, fd, 0, 0, 0
         self._numbers.append(number)
 

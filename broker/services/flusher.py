@@ -23,7 +23,7 @@ class Flusher:
         interval_ms: Callable[[], int],
         queue_interval_ms: Callable[[], int],
         synced: Callable[[int], None],
-        failed: Callable[[OSError], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._loop = loop
         self._store = store
@@ -34,7 +34,7 @@ class Flusher:
         self._failed = failed
         self._wake = threading.Event()
         self._stopping = False
-        self._unprepared = False
+        self._unprepared = self._unmarked = False
         self._queues_at = 0.0
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
 
@@ -59,8 +59,13 @@ class Flusher:
                 return
             try:
                 self._once()
-            except OSError as error:
-                log.critical("the disk refused a flush: %s", error)
+            except MemoryError:
+                log.error("no memory to flush: tried again")
+            except Exception as error:
+                log.critical(
+                    "the disk refused a flush, and what it holds is in doubt: no more messages are taken, those that "
+                    "were confirmed can still be read. Mend the disk and start the broker again: %s", error,
+                )  # fmt: skip
                 self._call(self._failed, error)
                 return
 
@@ -71,8 +76,21 @@ class Flusher:
                 self._call(self._synced, offset)
         self._prepare()
         if self._loop.time() >= self._queues_at:
-            self._store.flush_queues()
+            self._flush_queues()
             self._queues_at = self._loop.time() + self._queue_interval_ms() / 1000
+
+    def _flush_queues(self) -> None:
+        """A checkpoint that cannot be written (no room, no descriptor) costs nothing but time after a crash."""
+        try:
+            self._store.flush_queues()
+        except OSError as error:
+            if not self._store.writable:
+                raise
+            if not self._unmarked:
+                log.warning("the checkpoint could not be written, will try again: %s", error)
+            self._unmarked = True
+        else:
+            self._unmarked = False
 
     def _prepare(self) -> None:
         """Without a segment made ahead the next one is made when it is needed, and a full disk is told then."""

@@ -25,7 +25,8 @@ class Saved:
     name: str
     save: Callable[[], None]
     changes: int = 0
-    """Counts what was changed; `written` of them are in the file."""
+    """Counts what was changed; `tried` of them were to be written, `written` of them are in the file."""
+    tried: int = 0
     written: int = 0
     writing: int = 0
     failing: bool = False
@@ -37,22 +38,22 @@ class Saved:
 
     @property
     def busy(self) -> bool:
-        """It is to be written soon, or is being written, and could be."""
-        return (self.timer is not None or self.writing > 0) and not self.failing
+        """It is to be written soon, or is being written; a try that failed is over, though another one follows."""
+        return (self.timer is not None or self.writing > 0) and self.tried < self.changes
 
 
 class Saver:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._tables: dict[str, Saved] = {}
-        self._waiting: deque[tuple[asyncio.Future[None], dict[str, int]]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[bool], dict[str, int]]] = deque()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="saver")
         self._stopped = False
 
     def add(self, name: str, save: Callable[[], None]) -> None:
         self._tables[name] = Saved(name, save)
 
-    def save_changed(self) -> asyncio.Future[None]:
+    def save_changed(self) -> asyncio.Future[bool]:
         """Write all that changed; done as `saved` is."""
         for table in self._tables.values():
             if table.changed:
@@ -60,9 +61,19 @@ class Saver:
         return self.saved()
 
     def soon(self, name: str) -> None:
-        """The table changed; its file follows shortly."""
+        """The table changed; its file follows shortly, also if it could not be written before."""
         self.changed(name)
-        self._write_in(self._tables[name], SOON_S)
+        table = self._tables[name]
+        if table.failing and table.timer is not None:
+            table.timer.cancel()
+            table.timer = None
+        self._write_in(table, SOON_S)
+
+    def again(self) -> None:
+        """Try those soon that could not be written."""
+        for table in self._tables.values():
+            if table.failing:
+                self.soon(table.name)
 
     def changed(self, name: str) -> None:
         """The table changed; its file follows at stop, or with the next `soon`."""
@@ -78,27 +89,36 @@ class Saver:
         """Whether something that was to be written soon is not yet in its file."""
         return any(table.busy for table in self._tables.values())
 
-    def saved(self) -> asyncio.Future[None]:
-        """Done when what is to be written soon now is in its file, or cannot be written (the log says so); what
+    def saved(self) -> asyncio.Future[bool]:
+        """Done when what is to be written soon now was written, or could not be (False; the log says why); what
         changes later is not waited for. Those who ask are told in the order in which they asked.
         """
-        future: asyncio.Future[None] = self._loop.create_future()
+        future: asyncio.Future[bool] = self._loop.create_future()
         goals = {name: table.changes for name, table in self._tables.items() if table.busy}
         self._waiting.append((future, goals))
         self._tell()
         return future
 
     def stop(self) -> None:
-        """Write what changed and return when all files are there."""
+        """Write what changed and return when all files are there. OSError of the last one that could not be written;
+        the others are."""
         self._stopped = True
         for table in self._tables.values():
             if table.timer is not None:
                 table.timer.cancel()
         self._writer.shutdown(wait=True)
+        failed: OSError | None = None
         for table in self._tables.values():
             if table.changed:
-                table.save()
-                table.written = table.changes
+                try:
+                    table.save()
+                except OSError as error:
+                    log.error("cannot write the %s file: %s", table.name, error)
+                    failed = error
+                else:
+                    table.written = table.changes
+        if failed is not None:
+            raise failed
 
     def _write_in(self, table: Saved, seconds: float) -> None:
         if table.timer is None and not self._stopped:
@@ -117,6 +137,7 @@ class Saver:
 
     def _done(self, table: Saved, begun: int, error: BaseException | None) -> None:
         table.writing -= 1
+        table.tried = begun
         if error is None:
             table.written = begun
         else:
@@ -127,12 +148,10 @@ class Saver:
         self._tell()
 
     def _tell(self) -> None:
-        """Those at the head whose changes are in the files."""
-        while self._waiting and self._is_met(self._waiting[0][1]):
-            future, _ = self._waiting.popleft()
+        """Those at the head whose changes were tried."""
+        while self._waiting and all(
+            self._tables[name].tried >= goal for name, goal in self._waiting[0][1].items()
+        ):
+            future, goals = self._waiting.popleft()
             if not future.done():
-                future.set_result(None)
-
-    def _is_met(self, goals: dict[str, int]) -> bool:
-        tables = ((self._tables[name], goal) for name, goal in goals.items())
-        return all(table.failing or table.written >= goal for table, goal in tables)
+                future.set_result(all(self._tables[name].written >= goal for name, goal in goals.items()))

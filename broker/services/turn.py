@@ -22,6 +22,9 @@ log = logging.getLogger("firearrow.turn")
 
 Queue = tuple[str, int]
 
+STEADY_MS = 1000
+"""How long nothing is refused before the log says that the disk takes messages again."""
+
 
 class Journal(Protocol):
     """What was noted before the records that it speaks of (life/journal)."""
@@ -133,7 +136,8 @@ class Turn:
         self._run: Run | None = None
         self._unsynced: deque[Waiting] = deque()
         self._planned = False
-        self._refused = False
+        self._stopped: str | None = None
+        self._refused_ms: int | None = None
         self._settled = asyncio.Event()
         self._settled.set()
 
@@ -186,26 +190,25 @@ class Turn:
         except (OSError, StoreError) as error:
             self._note_refused(error)
             self._journal.cancel(self._store.written)
-            remark = self._full(error)
-            for waiting in staged:
-                waiting.refuse(remark)
-            for _, then in following:
-                then(False)
-            return
-        self._note_refused(None)
+            return _refuse(staged, following, self._full(error))
+        if self._refused_ms is not None:
+            self._note_stored(self._refused_ms)
         if not self._sync_flush:
             for waiting in staged:
                 waiting.let_go()
             for _, then in following:
                 then(True)
             self._news({queue for waiting in staged for queue in waiting.queues})
-            return
+            return None
         self._unsynced_following.extend(following)
         for waiting in staged:
             waiting.let_go_early()
         self._unsynced.extend(staged)
         self._settled.clear()
+        if self._stopped is not None:  # the flusher gave up while this turn gathered
+            return self.sync_failed(self._stopped)
         self._sync_soon()
+        return None
 
     def synced(self, physical_offset: int) -> None:
         """The disk holds the log up to here: show it to readers, let the answers go."""
@@ -222,7 +225,8 @@ class Turn:
         self._note_settled()
 
     def sync_failed(self, remark: str) -> None:
-        """The disk refused a sync: nothing that waits for it may be called stored."""
+        """The disk refused a sync, and is not asked again: nothing that waits for it may be called stored."""
+        self._stopped = remark
         while self._unsynced:
             self._unsynced.popleft().refuse_late(remark)
         while self._unsynced_following:
@@ -241,20 +245,24 @@ class Turn:
         """Nothing waits for the disk any more."""
         await self._settled.wait()
 
-    def _note_refused(self, error: Exception | None) -> None:
-        """Say once that the disk refuses, and once that it takes again."""
-        if error is not None and not self._refused:
+    def _note_refused(self, error: Exception) -> None:
+        """Say once that the disk refuses."""
+        if self._refused_ms is None:
             log.error("messages are refused, nothing can be stored: %s", error)
-        elif error is None and self._refused:
+        self._refused_ms = self._clock.monotonic_ms()
+
+    def _note_stored(self, refused_ms: int) -> None:
+        """Say once that the disk takes again, and not each time that a small message finds the last room."""
+        if self._clock.monotonic_ms() - refused_ms >= STEADY_MS:
             log.warning("messages are stored again")
-        self._refused = error is not None
+            self._refused_ms = None
 
     def _sync_journal(self) -> None:
         """What is noted must not come to the disk after its record: a power cut between would repeat it."""
         try:
             self._journal.sync()
-        except OSError as error:  # the log lies on the same disk, and its own sync will say what to do
-            log.error("the journal cannot be flushed: %s", error)
+        except OSError:  # it has said so; messages go on, and a power cut may repeat what was delivered
+            pass
 
     def _note_settled(self) -> None:
         if not self._unsynced:
@@ -264,3 +272,11 @@ class Turn:
         if self._run is not None:
             self._run.close()
             self._run = None
+
+
+def _refuse(staged: list[Waiting], following: list[tuple[int, Callable[[bool], None]]], remark: str) -> None:
+    """Nothing of the turn was stored."""
+    for waiting in staged:
+        waiting.refuse(remark)
+    for _, then in following:
+        then(False)

@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "gates": {"*"},
     "living": {"*"},
     "pops": {"*"},
+    "opening": {"errors", "options"},
     "parts": {"*"},
     "state": {"*"},
     "timing": {"*"},

@@ -1,0 +1,57 @@
+"""Opening: the store's folder opened from options, and closed, with sentences for people. Loop thread, or none yet."""
+
+import logging
+import sys
+
+from firearrow._native.store.store import MessageStore, StoreError
+from firearrow.broker.errors import StartError
+from firearrow.broker.options import Options
+
+log = logging.getLogger("firearrow.opening")
+
+
+def open_store(options: Options) -> MessageStore:
+    try:
+        return MessageStore.open(
+            options.store_root,
+            commitlog_path=options.commitlog_path or None,
+            segment_bytes=options.segment_bytes,
+            queue_file_bytes=options.queue_file_bytes,
+            index_enabled=options.index_enabled,
+            index_slots=options.index_slots,
+            index_entries=options.index_entries,
+            max_message_bytes=options.max_message_bytes,
+            check_crc=options.check_crc,
+            sync_flush=options.sync_flush,
+            delay_levels_ms=options.delay_levels_ms,
+            lmq=options.multi_dispatch,
+            progress=lambda text: print(f"firearrow: {text}", file=sys.stderr, flush=True),
+        )
+    except StoreError as error:
+        raise StartError(str(error)) from None
+    except OSError as error:
+        raise unusable(options.store_root, error) from None
+
+
+def unusable(root: str, error: OSError) -> StartError:
+    return StartError(
+        f"cannot open the store {root} ({error.filename or root}: {error.strerror or error}): make room, "
+        "set its permissions, or name another folder with --store"
+    )
+
+
+def close_store(store: MessageStore, *, unsaved: OSError | None) -> None:
+    """StartError when it has to be recovered at the next start. `unsaved`: why the journal must still count then."""
+    failing = sys.exception()
+    fault = unsaved
+    if not store.writable:
+        fault = fault or OSError("it took no more messages, see above")
+    try:
+        store.close(clean=unsaved is None)
+    except OSError as error:
+        fault = error
+    if fault is None:
+        return
+    if failing is not None:  # the start's own fault is the one to tell
+        return log.error("the store was not closed cleanly: %s", fault)
+    raise StartError(f"the store was not closed cleanly and will be recovered: {fault}")

@@ -1,0 +1,94 @@
+"""Shim: faults for one broker process, by a library that is preloaded into it (shim.c) and obeys a mapped file.
+
+Compiled once a run of the tests. The owner sets rules while the broker runs; they hold at once. One thread.
+"""
+
+import ctypes
+import mmap
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+HEADER = struct.Struct("<qq48x")
+RULE = struct.Struct("<iiqqq224s")
+RULES_MAX = 8
+FAILED_AT = 24
+NO_END = -1
+
+
+class Call(IntEnum):
+    """What can fail. CREATE: an open that would make the file; OPEN: any other one, too."""
+
+    OPEN = 1
+    CREATE = 2
+    WRITE = 3
+    SYNC = 4
+    MSYNC = 5
+    TRUNCATE = 6
+    RENAME = 7
+    ALLOCATE = 8
+
+
+class Shim:
+    """`environment` is for the process; `fail` sets a rule, `heal` takes all back, `set_clock` moves its wall clock."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "faults"
+        path.write_bytes(bytes(HEADER.size + RULE.size * RULES_MAX))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+        self._rules = 0
+        self.environment = {"LD_PRELOAD": str(library()), "FIREARROW_FAULTS": str(path)}
+
+    def fail(self, call: Call, error: int, path: str = "", *, passes: int = 0, times: int = NO_END) -> int:
+        """Let `call` fail with errno `error` on paths that hold `path`, after `passes` good ones; the rule's number."""
+        number = self._rules
+        if number == RULES_MAX:
+            raise ValueError(f"at most {RULES_MAX} rules at a time: heal first")
+        RULE.pack_into(self._map, self._at(number), call, error, passes, times, 0, os.fsencode(path))
+        self._rules = number + 1
+        self._tell(self._rules)
+        return number
+
+    def heal(self) -> None:
+        self._rules = 0
+        self._tell(0)
+
+    def failures(self, number: int) -> int:
+        """How often the rule struck."""
+        count: int = struct.unpack_from("<q", self._map, self._at(number) + FAILED_AT)[0]
+        return count
+
+    def set_clock(self, by_s: float) -> None:
+        """The wall clock, from what it truly is."""
+        struct.pack_into("<q", self._map, 0, int(by_s * 1_000_000_000))
+
+    def _at(self, number: int) -> int:
+        return HEADER.size + number * RULE.size
+
+    def _tell(self, count: int) -> None:
+        """One store of eight bytes: the other process never sees half a number."""
+        ctypes.c_int64.from_buffer(self._map, 8).value = count
+
+
+@cache
+def library() -> Path:
+    """The compiled shim; the test is skipped where there is no C compiler, or another system than Linux."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or os.uname().sysname != "Linux":
+        pytest.skip("needs Linux and a C compiler for the preloaded faults")
+    built = Path(tempfile.gettempdir()) / f"firearrow-shim-{os.getpid()}.so"
+    source = Path(__file__).with_name("shim.c")
+    subprocess.run(
+        [compiler, "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", built, source, "-ldl"], check=True
+    )
+    loaded = built.with_suffix(".loaded")
+    built.rename(loaded)
+    return loaded
