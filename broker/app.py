@@ -102,6 +102,7 @@ class App:
             idle_s=options.idle_s,
             frame_bytes_max=options.frame_bytes_max,
             engine=options.fast_sockets,
+            held_bytes_max=options.connection_bytes_max,
         )
         killed = (Path(options.store_root) / "abort").exists()
         self._store = open_store(options)

@@ -77,7 +77,11 @@ class Listener:
                 self._loop.remove_reader(listening)
                 self._rests[listening] = self._loop.call_later(REST_S, self._watch, listening)
                 return
-            self._accepted(connection)
+            try:
+                self._accepted(connection)
+            except OSError as error:  # its peer is gone already
+                log.debug("a connection was gone before it was served: %s", error)
+                connection.close()
 
 
 def _listening(family: int, place: tuple[object, ...]) -> socket.socket:

@@ -141,6 +141,7 @@ class Options:
     accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running")
     config_black_list: str = _option("configBlackList;brokerConfigPath", "configBlackList")
     held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)  # ours
+    connection_bytes_max: int = _option(1 << 30, "maxConnectionBytes", low=64 << 20)  # ours
     fast_path: bool = _option(True, "fastPath")  # ours
     fast_sockets: bool = _option(True, "fastSockets")  # ours
     frame_bytes_max: int = _option(

@@ -7,11 +7,14 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 from collections.abc import Callable, Collection
 
 from firearrow._native.path.lane import Front, Lane
+from firearrow._native.wire.budget import Budget
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.engine import Engine
+from firearrow.broker import crowding
 from firearrow.broker.clock import Plans
 from firearrow.broker.errors import StartError
 from firearrow.broker.listener import BACKLOG, Listener
@@ -24,6 +27,7 @@ log = logging.getLogger("firearrow.server")
 Receive = Callable[[RemotingCommand, Peer], None]
 
 OPAQUE_MAX = 0x7FFFFFFF
+FULL_S = 1.0
 ASKED_MAX = 1024
 """Requests of ours that one peer may leave unanswered at a time."""
 
@@ -32,7 +36,7 @@ class Connection(Front, asyncio.BufferedProtocol):
     """One accepted connection; a `Peer` to handlers and tables."""
 
     def __init__(self, server: "Server", receive: Receive, lane: Lane | None = None) -> None:
-        super().__init__(server.loop, frame_bytes_max=server.frame_bytes_max)
+        super().__init__(server.loop, frame_bytes_max=server.frame_bytes_max, budget=server.budget)
         self.lane = lane
         self._server = server
         self._receive = receive
@@ -44,11 +48,13 @@ class Connection(Front, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.remote = transport.get_extra_info("peername")[:2]
-        self.local = transport.get_extra_info("sockname")[:2]
+        remote, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        if not remote or not local or not self._server.admits():  # gone before it was here, or one too many
+            return self.abort()
+        self.remote, self.local = remote[:2], local[:2]
         if self.lane is not None:
             self.host = host_bytes(*self.remote)
-        self._server.joined(self)
+        return self._server.joined(self)
 
     def lost(self, reason: Exception | None) -> None:
         self._server.left(self)
@@ -103,15 +109,26 @@ class Connection(Front, asyncio.BufferedProtocol):
 class Server:
     """All listeners of the process. `idle_s`: a connection with neither read nor write for that long is closed.
 
-    `engine`: connections are served by an engine of our own instead of the loop's transports.
+    `engine`: connections are served by an engine of our own instead of the loop's transports. Connections that together
+    hold more than `held_bytes_max` for peers that stopped in the middle lose those that hold most; there are at most as
+    many as the process has descriptors for.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, idle_s: float, frame_bytes_max: int, engine: bool = False
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        idle_s: float,
+        frame_bytes_max: int,
+        engine: bool = False,
+        held_bytes_max: int = crowding.HELD_BYTES_MAX,
     ) -> None:
         self.loop = loop
         self._engine = Engine(loop) if engine else None
         self.frame_bytes_max = frame_bytes_max
+        self.budget = Budget(loop, held_bytes_max, self._relieve)
+        self._connections_max = crowding.connections_max()
+        self._told_full = -math.inf
         self._idle_s = idle_s
         self._listeners: list[asyncio.Server | Listener] = []
         self._connections: set[Connection] = set()
@@ -161,6 +178,28 @@ class Server:
     def joined(self, connection: Connection) -> None:
         self._connections.add(connection)
         self._empty.clear()
+
+    def admits(self) -> bool:
+        """Whether one more may come. When none may, once a second those go that never said anything whole."""
+        if len(self._connections) < self._connections_max:
+            return True
+        now = self.loop.time()
+        if now - self._told_full >= FULL_S:
+            self._told_full = now
+            gone = crowding.silent(self._connections, now - crowding.SILENT_S)
+            log.error(
+                "%d connections are all there may be: %d silent ones go", self._connections_max, len(gone)
+            )
+            for each in gone:
+                each.abort()
+        return False
+
+    def _relieve(self) -> None:
+        """Connections hold too much: the heaviest go until a quarter of the room is free."""
+        excess = self.budget.held - self.budget.bytes_max * 3 // 4
+        for each in crowding.heaviest(self._connections, excess):
+            log.warning("closed %s:%d: it held %d bytes of too many", *each.remote, each.held)
+            each.abort()
 
     def left(self, connection: Connection) -> None:
         self._connections.discard(connection)

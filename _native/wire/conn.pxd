@@ -7,14 +7,18 @@
 # Order: a read gives every whole frame to `received`, at most FRAMES_A_TURN of them, then lets the others have their
 # turn; answers gather in `answers` and leave as one write. While the peer does not read what it is sent
 # (`congested`), it is not read either: bounded by the transport's high-water mark and the answers of one turn.
+# What is kept of partial frames and what the kernel does not take counts in the `budget` that connections share.
 # A client `reads_always`: answers that nobody reads would keep the peer from reading what we send.
 #
 # Thread: the loop's. Subclasses (server, client) override `received` and `lost`; native ones may `take` frames in place.
 
 from libc.stdint cimport uint8_t
 
+from firearrow._native.wire.budget cimport Budget
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.plug cimport Plug
+
+cdef long long nanoseconds() noexcept nogil
 
 cdef class Conn:
     cdef object loop
@@ -28,6 +32,9 @@ cdef class Conn:
     cdef Py_ssize_t rest_bytes
     cdef Py_ssize_t frame_bytes_max
     cdef Py_ssize_t high_water
+    cdef Budget budget                    # None: nobody counts
+    cdef Py_ssize_t unsent                # bytes that wait for the kernel
+    cdef readonly Py_ssize_t held         # our part of the budget
     cdef readonly bint closed
     cdef bint reads_always
     cdef bint writing_paused
@@ -46,3 +53,5 @@ cdef class Conn:
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1
     cdef Py_ssize_t deliver(self, const uint8_t *at, Py_ssize_t available) except -1
     cdef int balance(self, bint more) except -1
+    cdef int account(self) except -1
+    cdef int sent(self) except -1

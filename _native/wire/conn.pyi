@@ -1,5 +1,6 @@
 import asyncio
 
+from firearrow._native.wire.budget import Budget
 from firearrow._native.wire.command import RemotingCommand
 
 class Conn:
@@ -10,6 +11,7 @@ class Conn:
 
     transport: asyncio.Transport
     closed: bool
+    held: int
     received_frames: int
     last_seen: float
     def __init__(
@@ -19,8 +21,12 @@ class Conn:
         frame_bytes_max: int = ...,
         high_water: int = ...,
         reads_always: bool = False,
+        budget: Budget | None = None,
     ) -> None:
-        """`reads_always`: read on while the peer does not read what it is sent (clients)."""
+        """`reads_always`: read on while the peer does not read what it is sent (clients).
+
+        `budget` hears what the connection holds for a peer that stopped in the middle (`held`).
+        """
     @property
     def congested(self) -> bool:
         """The peer does not read what it is sent; it is not read either, unless `reads_always`."""

@@ -2,7 +2,7 @@
 
 import threading
 
-from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.string cimport memcpy, memmove
 
 from firearrow._native.wire.command cimport command_of
@@ -11,7 +11,19 @@ from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_A_TURN
 
 from firearrow._native.wire.command import WireError
 
+cdef extern from "<time.h>" nogil:
+    enum: CLOCK_MONOTONIC
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec *now)
+
+cdef enum:
+    TURN_NS = 1000000                     # of work for one connection before the others get their turn,
+    SHARE_NS = 50000                      # less when many have work left, but not less than this
+
 WINDOW_BYTES = 262144
+cdef int waiting = 0                      # connections that have frames left over
 cdef object OF_THREAD = threading.local()
 cdef Py_ssize_t SMALL_REST = WINDOW_BYTES // 2
 
@@ -24,11 +36,20 @@ cdef bytearray window_here():
     return window
 
 
+cdef long long nanoseconds() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <long long> now.tv_sec * 1000000000 + now.tv_nsec
+
+
 cdef class Conn:
-    def __init__(self, loop, *, frame_bytes_max=FRAME_BYTES_MAX, high_water=1 << 20, reads_always=False):
+    def __init__(
+        self, loop, *, frame_bytes_max=FRAME_BYTES_MAX, high_water=1 << 20, reads_always=False, Budget budget=None
+    ):
         self.loop = self.plans = loop
         self.window = window_here()
         self.reads_always = reads_always
+        self.budget = budget
         self.frame_bytes_max = frame_bytes_max
         self.high_water = high_water
         self.answers = []
@@ -65,11 +86,20 @@ cdef class Conn:
     def flush(self):
         self.flush_planned = False
         if self.answers and not self.closed:
-            self.last_seen = self.plans.time()
             whole = self.answers[0] if len(self.answers) == 1 else b"".join(self.answers)
             self.answers.clear()
             self.answer_bytes = 0
             self.transport.write(whole)
+            self.sent()
+
+    cdef int sent(self) except -1:
+        """Behind a write: a peer that takes what it is sent is alive."""
+        if self.plug is None and self.budget is not None:
+            self.unsent = self.transport.get_write_buffer_size()
+            self.account()
+        if self.unsent == 0 and not self.writing_paused:
+            self.last_seen = self.plans.time()
+        return 0
 
     def close(self):
         """Let queued answers leave, then close."""
@@ -96,7 +126,8 @@ cdef class Conn:
         self.closed = True
         self.answers.clear()
         self.rest = bytearray()
-        self.rest_bytes = 0
+        self.rest_bytes = self.unsent = 0
+        self.account()
         self.lost(reason)
 
     def eof_received(self):
@@ -133,7 +164,8 @@ cdef class Conn:
         if self.rest_bytes >= SMALL_REST:
             held = self.rest
             if self.rest_bytes == len(held):
-                held.extend(bytes(min(len(held), self.frame_bytes_max)))
+                PyByteArray_Resize(held, len(held) + max(min(len(held), self.frame_bytes_max - len(held)), SMALL_REST))
+                self.account()
         room[0] = len(held) - self.rest_bytes
         return <uint8_t *> PyByteArray_AS_STRING(held) + self.rest_bytes
 
@@ -159,6 +191,7 @@ cdef class Conn:
         """Hand every whole frame to `received`; how many bytes were used up (all of them once the connection closes)."""
         cdef Frame frame
         cdef Py_ssize_t taken = 0
+        cdef long long deadline = 0
         cdef int status = 1
         cdef int frames = 0
         cdef bint quiet
@@ -175,8 +208,13 @@ cdef class Conn:
             taken += frame.size
             frames += 1
             self.received_frames += 1
-            if not quiet and (self.closed or self.transport.is_closing()):
-                return available
+            if not quiet:
+                if self.closed or self.transport.is_closing():
+                    return available
+                if deadline == 0:
+                    deadline = nanoseconds() + max(TURN_NS // (1 + waiting), SHARE_NS)
+                elif nanoseconds() > deadline and not self.reads_always:
+                    break
         self.balance(status != FRAME_PARTIAL)
         return taken
 
@@ -201,16 +239,27 @@ cdef class Conn:
             grown = bytearray(max(length, 2 * len(self.rest)) if length >= SMALL_REST else length)
             memcpy(PyByteArray_AS_STRING(grown), at, length)
             self.rest = grown
+            self.account()
         else:
             own = PyByteArray_AS_STRING(self.rest)
             memmove(own, at, length)
             if length == 0 and len(self.rest) > 0:
                 self.rest = bytearray()
+                self.account()
         self.rest_bytes = length
+        return 0
+
+    cdef int account(self) except -1:
+        """Tell the budget how our part of it changed."""
+        cdef Py_ssize_t now = len(self.rest) + self.unsent
+        if self.budget is not None and now != self.held:
+            self.budget.change(now - self.held)
+            self.held = now
         return 0
 
     cdef int balance(self, bint more) except -1:
         """Read on, or not; come back for whole frames that wait in `rest` when this turn had enough of them."""
+        global waiting
         cdef bint stuck = self.writing_paused and not self.reads_always
         cdef bint pause = stuck or more or self.deaf
         if self.closed or self.transport is None or self.transport.is_closing():
@@ -223,14 +272,17 @@ cdef class Conn:
                 self.transport.resume_reading()
         if more and not stuck and not self.deaf and not self.resume_planned:
             self.resume_planned = True
+            waiting += 1
             self.loop.call_soon(self.go_on)
         return 0
 
     def go_on(self):
         """The next turn for frames that had to wait."""
+        global waiting
         cdef bytearray own = self.rest
         cdef Py_ssize_t taken
         self.resume_planned = False
+        waiting -= 1
         if self.closed or self.transport.is_closing():
             return
         if self.choked() and not self.writing_paused:

@@ -28,7 +28,7 @@ cdef class Engine:
 
 cdef class Wire(Plug):
     cdef Engine engine
-    cdef object socket
+    cdef object socket, remote, local
     cdef Conn conn
     cdef int fd
     cdef uint32_t interest
@@ -40,6 +40,7 @@ cdef class Wire(Plug):
     cdef int receive(self) except -1
     cdef int look_for_the_end(self) except -1
     cdef int drain(self) except -1
+    cdef int tell_room(self) except -1
     cdef int store(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef int want(self, uint32_t interest) except -1
     cdef int lose(self, reason) except -1

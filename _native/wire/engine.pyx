@@ -9,6 +9,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport close
 
+from firearrow._native.wire.conn cimport nanoseconds
+
 cdef extern from "<sys/epoll.h>" nogil:
     enum: EPOLLIN, EPOLLOUT, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
     ctypedef union epoll_data_t:
@@ -25,24 +27,11 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void *buffer, size_t length, int flags)
     ssize_t send(int fd, const void *buffer, size_t length, int flags)
 
-cdef extern from "<time.h>" nogil:
-    enum: CLOCK_MONOTONIC
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec *now)
-
 cdef enum:
     EVENTS_MAX = 64
     LOOK_AT_THE_CLOCK = 8                 # sockets between two looks
     PASS_NS = 1000000
     BACKLOG_KEPT = 65536                  # one that grew larger is given back when it is empty
-
-
-cdef long long nanoseconds() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <long long> now.tv_sec * 1000000000 + now.tv_nsec
 
 
 cdef inline bint comes_again(int fault) noexcept nogil:
@@ -81,12 +70,13 @@ cdef class Engine:
             self.loop.call_soon(callback)
 
     def add(self, socket, Conn conn not None):
-        """Serve a connected socket from now on: the engine closes it."""
+        """Serve a connected socket from now on: the engine closes it. OSError if its peer is gone already."""
         cdef Wire wire = Wire.__new__(Wire)
         socket.setblocking(False)
         if socket.family in (sockets.AF_INET, sockets.AF_INET6):
             socket.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY, 1)
         wire.engine, wire.socket, wire.conn, wire.fd = self, socket, conn, socket.fileno()
+        wire.remote, wire.local = socket.getpeername(), socket.getsockname()
         wire.high_water = 1 << 20
         wire.interest = EPOLLIN
         self.watch(wire, EPOLLIN, False)
@@ -152,9 +142,9 @@ cdef class Wire(Plug):
 
     def get_extra_info(self, name, default=None):
         if name == "peername":
-            return self.socket.getpeername()
+            return self.remote
         if name == "sockname":
-            return self.socket.getsockname()
+            return self.local
         return self.socket if name == "socket" else default
 
     def set_write_buffer_limits(self, high):
@@ -244,7 +234,12 @@ cdef class Wire(Plug):
             self.backlog, self.room = larger, room
         memcpy(self.backlog + self.end, data, length)
         self.end += length
-        return 0
+        return self.tell_room()
+
+    cdef int tell_room(self) except -1:
+        """What is kept of the backlog counts in the connection's budget."""
+        self.conn.unsent = self.room if self.start < self.end else 0
+        return self.conn.account()
 
     cdef int drain(self) except -1:
         cdef ssize_t sent = send(self.fd, self.backlog + self.start, self.end - self.start, MSG_NOSIGNAL | MSG_DONTWAIT)
@@ -253,11 +248,13 @@ cdef class Wire(Plug):
                 self.lose(OSError(errno, os.strerror(errno)))
             return 0
         self.start += sent
+        self.conn.last_seen = self.engine.time()
         if self.start == self.end:
             self.start = self.end = 0
             if self.room > BACKLOG_KEPT:
                 free(self.backlog)
                 self.backlog, self.room = NULL, 0
+            self.tell_room()
             self.want(self.interest & ~<uint32_t> EPOLLOUT)
             if self.closing:
                 return self.lose(None)
@@ -280,7 +277,10 @@ cdef class Wire(Plug):
         if not self.lost:
             self.lost = True
             epoll_ctl(self.engine.epoll, EPOLL_CTL_DEL, self.fd, &nothing)
-            self.start = self.end = 0
+            free(self.backlog)
+            self.backlog = NULL
+            self.start = self.end = self.room = 0
+            self.tell_room()
             self.engine.loop.call_soon(self.told, reason)
         return 0
 
@@ -290,3 +290,4 @@ cdef class Wire(Plug):
         finally:
             self.socket.close()
             self.engine.wired.discard(self)
+            self.conn = None              # which has us as its transport

@@ -66,7 +66,7 @@ class Crowd:
     def say_one(self, each: socket.socket, data: bytes, until: float) -> int:
         """One of them says `data` and swallows what it is told meanwhile; how many bytes were taken."""
         rest = memoryview(data)
-        while len(rest) and time.monotonic() < until and each.fileno() >= 0:
+        while rest and time.monotonic() < until and each.fileno() >= 0:
             ready = select.poll()
             ready.register(each, select.POLLIN | select.POLLOUT)
             for _, events in ready.poll(200):

@@ -26,6 +26,7 @@ OURS = {
     "maxTopicNums",
     "maxTopicQueueNums",
     "maxHeldPulls",
+    "maxConnectionBytes",
     "maxReplyBytesWaiting",
     "com.rocketmq.remoting.frameMaxLength",
 }
