@@ -159,7 +159,6 @@ class App:
             full=_disk_fault,
             journal=self._journal,
         )
-        self._flusher.start()
         log_folder = options.commitlog_path or str(Path(options.store_root) / "commitlog")
         self._retention = Retention(
             self._loop,
@@ -169,6 +168,7 @@ class App:
             measure=lambda: measured(log_folder, options.store_root),
             moved=self._news,
         )
+        self._flusher.start()
         self._config.listen(self._set_limits)
 
     def _broker_routes(self, store_host: bytes) -> list[Routes]:
@@ -291,8 +291,8 @@ class App:
         self._periodic.every(CLIENTS_SWEEP_S, self._state.locks.sweep)
         self._periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.sweep)
         self._periodic.every(TURN_SWEEP_S, self._turn.expire)
-        self._sampler = Sampler(self._loop, self._stats, self._clock)
         self._retention.start()
+        self._sampler = Sampler(self._loop, self._stats, self._clock)
 
     def _topics_changed(self, names: Collection[str]) -> None:
         self._saver.soon("topics")
@@ -353,8 +353,8 @@ class App:
         self._periodic.stop()
         self._name_server.stop()
         self._sampler.stop()
-        self._living.stop()
         await self._retention.stop()
+        self._living.stop()
         self._holds.release_all()
         self._turn.end()
         with contextlib.suppress(TimeoutError):
