@@ -101,6 +101,16 @@ def spark(context: typer.Context) -> None:
     raise typer.Exit(commands.main(context.args))
 
 
+@cli.command(
+    add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def store(context: typer.Context) -> None:
+    """Tools for a store's folder: verify, repair, dump, stat, backup."""
+    from firearrow.broker.upkeep import commands  # noqa: PLC0415 (a broker needs none of it)
+
+    commands.cli(context.args, prog_name="firearrow store")
+
+
 def main() -> None:
     cli()
 

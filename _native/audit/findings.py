@@ -33,6 +33,10 @@ class Kind(StrEnum):
     INDEX_ORDER = "index order"
     INDEX_FILE = "index file"
     OFFSET_BEYOND = "offset beyond the end"
+    CHECKPOINT = "checkpoint"
+    CONFIG = "config file"
+    TIMER = "timer file"
+    JOURNAL = "journal"
     UNREADABLE = "unreadable file"
 
 

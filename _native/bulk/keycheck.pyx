@@ -14,7 +14,7 @@ from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTE
 
 from collections import namedtuple
 
-IndexHead = namedtuple("IndexHead", "begin_ms end_ms begin_place end_place slots_used next_entry")
+IndexHead = namedtuple("IndexHead", "begin_ms end_ms begin_place end_place slots_used next_entry", module="firearrow._native.bulk.keycheck")
 
 cdef enum:
     ENTRY_AT_PLACE = 4

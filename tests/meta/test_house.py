@@ -15,7 +15,7 @@ FUNCTION_LINES_MAX = 70
 BASICS = {"errors", "clock", "config", "options", "stats", "fastjson", "properties", "messageids"}
 ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
-    "cli": {"app", "namesrv_app", "config", "options", "errors"},
+    "cli": {"app", "namesrv_app", "config", "options", "errors", "upkeep.commands", "upkeep"},
     "app": {"*"},
     "namesrv_app": {"*"},
     "nameserver": {"handlers", "tables", "peer", *BASICS},
@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "filters": {"filters", "tables", "messages", *BASICS},
     "services": {"tables", "peer", *BASICS},
+    "upkeep": {"upkeep", "tables", "life.journal", "life.timers", "config", "options", "fastjson", "errors"},
     "tables": {"peer", "tables", "errors", "clock", "fastjson", "messageids"},
     "peer": set(),
 }

@@ -1,0 +1,61 @@
+"""What a verification says: lines for people, an object for programs. Prints; knows no folder."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from firearrow._native.audit.findings import Finding
+from firearrow.broker.upkeep.meaning import MEANINGS
+from firearrow.broker.upkeep.verify import Verified
+
+SHOWN_MAX = 50
+"""Findings for people; programs get all that are listed."""
+
+
+def print_json(value: object) -> None:
+    """One line on stdout."""
+    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.buffer.flush()
+
+
+def as_object(verified: Verified) -> dict[str, Any]:
+    seen = verified.seen
+    return {
+        "store": seen.store.root,
+        "clean": verified.clean,
+        "seconds": round(verified.seconds, 3),
+        "notes": seen.state,
+        "segments": seen.segments,
+        "log": {"start": seen.log.start, "end": seen.log.end, "bytes": verified.bytes},
+        "numbers": dict(sorted(seen.numbers.items())),
+        "queues": len(seen.queues),
+        "totals": dict(seen.findings.totals),
+        "findings": [_finding(each) for each in verified.findings],
+    }
+
+
+def _finding(each: Finding) -> Mapping[str, Any]:
+    meaning = MEANINGS[each.kind]
+    return {**each.as_row(), "means": meaning.text, "repair": meaning.repair}
+
+
+def show(verified: Verified) -> None:
+    """Counts, notes, then each finding: what, where, what it means, what repair would do."""
+    seen, numbers = verified.seen, verified.seen.numbers
+    print(
+        f"{seen.store.root}: {numbers['records']} records, {verified.bytes / 1e6:.1f} MB in {seen.segments} files, "
+        f"{len(seen.queues)} queues, {numbers['index entries']} index entries, {verified.seconds:.2f} s"
+    )
+    for note in seen.state:
+        print(f"  note: {note}")
+    for each in verified.findings[:SHOWN_MAX]:
+        meaning = MEANINGS[each.kind]
+        print(f"  {each.kind}: {each.file} at {each.position}: {each.text}")
+        print(f"      {meaning.text}; {meaning.repair}")
+    more = len(verified.findings) - SHOWN_MAX
+    if more > 0:
+        print(f"  and {more} more; --json names them")
+    totals = ", ".join(f"{count} x {kind}" for kind, count in sorted(seen.findings.totals.items()))
+    print("clean" if verified.clean else f"findings: {totals}")

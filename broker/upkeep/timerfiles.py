@@ -1,0 +1,146 @@
+"""The timer's files looked at: `timerwheel`, `timerlog/`, `config/timercheck`. Reads only, with no memory of its own
+size: the wheel's holes are passed over.
+
+A slot that was fired, or names what lies below the log's start, is history and not judged.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from firearrow._native.audit.findings import Finding, Findings, Kind
+from firearrow._native.files.mappings import Mappings
+from firearrow._native.files.rolled import Segment, missing, rolled_files, segment_at
+from firearrow._native.store.faults import StoreUnreadable
+from firearrow.broker.life.timers.check import FIELDS, PAGE_BYTES
+from firearrow.broker.life.timers.log import MAGIC_BITS, UNIT
+from firearrow.broker.life.timers.wheel import DATA_BYTES_MAX, SLOT, SLOTS, Slot
+
+STEP_MS = 1000
+"""Apache's precision; a wheel of another one has other times in its slots, and fewer of them are judged."""
+Add = Callable[[Path, int, str], None]
+
+
+def check_timer_files(root: str, findings: Findings, notes: list[str]) -> None:
+    def add(path: Path, position: int, text: str) -> None:
+        findings.add(Finding(Kind.TIMER, Path(root).name, str(path), position, text))
+
+    check, wheel, folder = (Path(root, name) for name in ("config/timercheck", "timerwheel", "timerlog"))
+    try:
+        read_ms = _check(check, add)
+        files = rolled_files(str(folder))
+        for start, end in missing(files):
+            add(folder / f"{start:020d}", 0, f"{end - start} bytes of the timer log are missing")
+        if wheel.exists():
+            _wheel(wheel, read_ms, Units(files), add)
+        elif files:
+            notes.append("it has a timer log and no timerwheel: the next start makes it anew")
+    except StoreUnreadable as error:
+        add(folder, 0, str(error))
+    except OSError as error:
+        add(Path(error.filename or folder), 0, f"it cannot be read: {error.strerror}")
+
+
+def _check(path: Path, add: Add) -> int:
+    """Where the timer goes on, ms."""
+    if not path.exists():
+        return 0
+    data = path.read_bytes()
+    if len(data) < FIELDS.size or len(data) % PAGE_BYTES:
+        add(path, 0, f"it has {len(data)} bytes, not {PAGE_BYTES}")
+        return 0
+    read_ms, flushed, *_ = FIELDS.unpack_from(data)
+    if read_ms < 0 or flushed < 0:
+        add(
+            path,
+            0,
+            f"it says that slot {read_ms} is the next and {flushed} is flushed: neither may be below 0",
+        )
+    return int(read_ms)
+
+
+class Units:
+    """The timer log's units by their positions."""
+
+    def __init__(self, files: list[Segment]) -> None:
+        self._files, self._maps = files, Mappings()
+
+    @property
+    def start(self) -> int:
+        return self._files[0].base if self._files else 0
+
+    def previous(self, position: int) -> int | None:
+        """The position before it in its chain, -1 none; None if no unit is there."""
+        file = segment_at(self._files, position)
+        mapping = self._maps.get(file) if file is not None else None
+        if mapping is None or position - mapping.base + UNIT.size > len(mapping.window):
+            return None
+        size, prev, magic, _, _, _, length, _, _ = UNIT.unpack_from(mapping.window, position - mapping.base)
+        whole = size == UNIT.size and magic | MAGIC_BITS == MAGIC_BITS and length > 0
+        return int(prev) if whole and -1 <= prev < position else None
+
+
+def _wheel(path: Path, read_ms: int, units: Units, add: Add) -> None:
+    size = path.stat().st_size
+    if size != SLOTS * SLOT.size:
+        add(path, 0, f"it has {size} bytes, not {SLOTS * SLOT.size}")
+        return
+    seen: set[int] = set()
+    for number, slot in _used(path):
+        if slot.time % SLOTS != number:
+            add(
+                path, number * SLOT.size, f"slot {number} holds the time {slot.time}, which is another slot's"
+            )
+        elif slot.time * STEP_MS >= read_ms and slot.last >= units.start:
+            _chain(path, number, slot, units, seen, add)
+
+
+def _chain(path: Path, number: int, slot: Slot, units: Units, seen: set[int], add: Add) -> None:
+    """From the slot's last unit back to its first; no unit is in two chains."""
+    at = slot.last
+    while at >= units.start and at != -1:
+        previous = units.previous(at)
+        if previous is None:
+            add(
+                path,
+                number * SLOT.size,
+                f"slot {number} names the unit at {at} of the timer log, and there is none",
+            )
+            return
+        if at in seen:
+            add(
+                path,
+                number * SLOT.size,
+                f"slot {number} names the unit at {at}, which is in another slot's chain",
+            )
+            return
+        seen.add(at)
+        if at == slot.first:
+            return
+        at = previous
+
+
+def _used(path: Path) -> Iterator[tuple[int, Slot]]:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        end = 0
+        while (start := _data_from(fd, end)) is not None:
+            end = min(os.lseek(fd, start, os.SEEK_HOLE), start + DATA_BYTES_MAX)
+            start, end = start // SLOT.size * SLOT.size, -(-end // SLOT.size) * SLOT.size
+            data = os.pread(fd, end - start, start)
+            whole = data[: len(data) // SLOT.size * SLOT.size]
+            for number, fields in enumerate(struct.iter_unpack(SLOT.format, whole), start // SLOT.size):
+                if fields[0] and fields[2] >= 0:
+                    yield number, Slot(*fields)
+            if not whole:
+                return
+    finally:
+        os.close(fd)
+
+
+def _data_from(fd: int, place: int) -> int | None:
+    try:
+        return os.lseek(fd, place, os.SEEK_DATA)
+    except OSError:  # ENXIO: no data behind it
+        return None

@@ -1,0 +1,317 @@
+"""`verify`: clean stores are clean, each damage is named with its file and place, and nothing is ever written."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.audit.findings import Kind
+from firearrow._native.store.faults import StoreLocked, StoreUnreadable
+from firearrow.broker.life.journal import FILE_BYTES, Journal
+from firearrow.broker.life.journal import Kind as Note
+from firearrow.broker.upkeep import lane, meaning
+from firearrow.broker.upkeep.lock import held
+from firearrow.broker.upkeep.verify import Checks, verify
+from tests.process.running import Broker
+from tests.upkeep.damaged import (
+    LOG_0,
+    MESSAGES,
+    cut,
+    files_of,
+    flip,
+    index_file,
+    made,
+    overwrite,
+    queue_file,
+    unpacked,
+    write_config,
+)  # fmt: skip
+from tests.upkeep.tool import run
+
+Damage = Callable[[Path, list[int]], Path]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def test_a_clean_store_of_ours_is_clean_and_untouched(root: Path) -> None:
+    made(root)
+    before = files_of(root)
+    verified = verify(str(root))
+    assert verified.clean, verified.findings
+    assert verified.seen.numbers["records"] == MESSAGES
+    assert verified.seen.numbers["index entries"] == 3 * MESSAGES
+    assert files_of(root) == before
+
+
+@pytest.mark.parametrize("name", ["store-apache", "store-apache-crashed"])
+def test_apaches_stores_are_clean_and_the_killed_one_says_so(name: str, tmp_path: Path) -> None:
+    apache = unpacked(name, tmp_path)
+    before = files_of(apache)
+    verified = verify(str(apache))
+    assert verified.clean, verified.findings
+    assert any("not stopped cleanly" in note for note in verified.seen.state) == name.endswith("crashed")
+    assert files_of(apache) == before
+
+
+def bad_body(root: Path, places: list[int]) -> Path:
+    flip(root / LOG_0, places[3] + 90)
+    return root / LOG_0
+
+
+def torn_inside(root: Path, places: list[int]) -> Path:
+    overwrite(root / LOG_0, places[4] + 4, b"\xee" * 4)
+    return root / LOG_0
+
+
+def hole(root: Path, places: list[int]) -> Path:
+    overwrite(root / LOG_0, places[4], bytes(places[6] - places[4]))
+    return root / LOG_0
+
+
+def missing_segment(root: Path, places: list[int]) -> Path:
+    path = sorted((root / "commitlog").iterdir())[1]
+    path.unlink()
+    return path
+
+
+def cut_segment(root: Path, places: list[int]) -> Path:
+    cut(root / LOG_0, 3000)
+    return root / LOG_0
+
+
+def wrong_entry(root: Path, places: list[int]) -> Path:
+    overwrite(queue_file(root), 40, places[0].to_bytes(8, "big"))
+    return queue_file(root)
+
+
+def wrong_tags(root: Path, places: list[int]) -> Path:
+    flip(queue_file(root), 20 + 19)
+    return queue_file(root)
+
+
+def entry_beyond(root: Path, places: list[int]) -> Path:
+    last = queue_file(root, number=-1)
+    overwrite(last, 40, (1 << 40).to_bytes(8, "big") + b"\0\0\0\x70" + bytes(8))
+    return last
+
+
+def queue_gap(root: Path, places: list[int]) -> Path:
+    overwrite(queue_file(root), 60, bytes(20))
+    return queue_file(root)
+
+
+def lost_queue_file(root: Path, places: list[int]) -> Path:
+    queue_file(root, number=1).unlink()
+    return root / "consumequeue/Orders/0/00000000000000000200"
+
+
+def wrong_key(root: Path, places: list[int]) -> Path:
+    path = index_file(root)
+    flip(path, 40 + 10 * 4 + 20 * 2 + 3)
+    return path
+
+
+def wrong_slot(root: Path, places: list[int]) -> Path:
+    path = index_file(root)
+    slots = path.read_bytes()[40:80]
+    slot = next(n for n in range(10) if slots[4 * n : 4 * n + 4] != bytes(4))
+    overwrite(path, 40 + 4 * slot, bytes(4))
+    return path
+
+
+def early_checkpoint(root: Path, places: list[int]) -> Path:
+    overwrite(root / "checkpoint", 0, (1_800_000_000_000).to_bytes(8, "big"))
+    return root / "checkpoint"
+
+
+def cut_checkpoint(root: Path, places: list[int]) -> Path:
+    cut(root / "checkpoint", 7)
+    return root / "checkpoint"
+
+
+def bad_config(root: Path, places: list[int]) -> Path:
+    (root / "config/topics.json").write_bytes(b'{"topicConfigTable":{')
+    return root / "config/topics.json"
+
+
+def bad_backup(root: Path, places: list[int]) -> Path:
+    (root / "config/topics.json.bak").write_bytes(b"\0\0\0\0")
+    return root / "config/topics.json.bak"
+
+
+def other_config(root: Path, places: list[int]) -> Path:
+    write_config(root, "consumerOffset.json", b'{"offsetTable":[1,2]}')
+    return root / "config/consumerOffset.json"
+
+
+def offset_beyond(root: Path, places: list[int]) -> Path:
+    write_config(root, "consumerOffset.json", b'{"offsetTable":{"Orders@G":{0:5000}}}')
+    return root / "config/consumerOffset.json"
+
+
+def torn_journal(root: Path, places: list[int]) -> Path:
+    journal = Journal(root / "journal", "firearrow-0123456789abcdef", 0)
+    journal.note(Note.OFFSET, "Orders@Größe", 0, 3)
+    journal.close()
+    [path] = (root / "journal").iterdir()
+    overwrite(path, FILE_BYTES // 2, b"torn")
+    return path
+
+
+def bad_wheel(root: Path, places: list[int]) -> Path:
+    (root / "timerwheel").write_bytes(bytes(100))
+    return root / "timerwheel"
+
+
+def lost_unit(root: Path, places: list[int]) -> Path:
+    slot = (1_700_000_100).to_bytes(8, "big") + bytes(16) + b"\0\0\0\1\0\0\0\0"
+    path = root / "timerwheel"
+    path.touch()
+    os.truncate(path, 2 * 604_800 * 32)
+    overwrite(path, 1_700_000_100 % (2 * 604_800) * 32, slot)
+    (root / "timerlog").mkdir()
+    (root / "timerlog" / f"{0:020d}").write_bytes(bytes(4096))
+    return path
+
+
+DAMAGES: list[tuple[Damage, set[Kind]]] = [
+    (bad_body, {Kind.BAD_CRC}),
+    (torn_inside, {Kind.TORN, Kind.LOST_RECORD}),
+    (hole, {Kind.HOLE, Kind.LOST_RECORD}),
+    (missing_segment, {Kind.MISSING_SEGMENT, Kind.LOST_RECORD}),
+    (cut_segment, {Kind.CUT_FILE, Kind.MISSING_SEGMENT, Kind.LOST_RECORD}),
+    (wrong_entry, {Kind.WRONG_ENTRY, Kind.QUEUE_ORDER, Kind.LOST_RECORD}),
+    (wrong_tags, {Kind.WRONG_TAGS}),
+    (entry_beyond, {Kind.LOST_RECORD}),
+    (queue_gap, {Kind.NO_ENTRY, Kind.QUEUE_GAP}),
+    (lost_queue_file, {Kind.NO_ENTRY, Kind.QUEUE_GAP}),
+    (wrong_key, {Kind.NO_KEY, Kind.WRONG_KEY, Kind.INDEX_CHAIN, Kind.INDEX_SLOT}),
+    (wrong_slot, {Kind.INDEX_SLOT}),
+    (early_checkpoint, {Kind.CHECKPOINT}),
+    (cut_checkpoint, {Kind.CHECKPOINT}),
+    (bad_config, {Kind.CONFIG}),
+    (bad_backup, {Kind.CONFIG}),
+    (other_config, {Kind.CONFIG}),
+    (offset_beyond, {Kind.OFFSET_BEYOND}),
+    (torn_journal, {Kind.JOURNAL}),
+    (bad_wheel, {Kind.TIMER}),
+    (lost_unit, {Kind.TIMER}),
+]
+
+
+@pytest.mark.parametrize(("damage", "kinds"), DAMAGES, ids=lambda each: getattr(each, "__name__", ""))
+def test_each_damage_is_named_with_its_file(damage: Damage, kinds: set[Kind], root: Path) -> None:
+    path = damage(root, made(root))
+    before = files_of(root)
+    verified = verify(str(root))
+    found = {each.kind for each in verified.findings}
+    assert found & kinds, verified.findings
+    assert found <= kinds | {Kind.NO_KEY, Kind.WRONG_KEY, Kind.INDEX_CHAIN, Kind.INDEX_ORDER, Kind.CUT_FILE, Kind.HOLE,
+                             Kind.TORN, Kind.OFFSET_BEYOND}, verified.findings  # fmt: skip
+    assert str(path) in {each.file for each in verified.findings}, verified.findings
+    assert files_of(root) == before
+
+
+def test_a_torn_tail_is_named(root: Path) -> None:
+    last = made(root)[-1]
+    path = sorted((root / "commitlog").iterdir())[-1]
+    overwrite(path, last - int(path.name) + 4, bytes(8))
+    found = {(each.kind, each.file, each.position) for each in verify(str(root)).findings}
+    assert (Kind.TORN_TAIL, str(path), last - int(path.name)) in found
+
+
+def test_every_kind_has_a_meaning() -> None:
+    assert set(meaning.MEANINGS) == set(Kind)
+
+
+def test_processes_find_what_one_does(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad_body(root, made(root))
+    alone = verify(str(root), Checks(jobs=1))
+    monkeypatch.setattr(lane, "ALONE_BYTES", 0)
+    monkeypatch.setattr(lane, "PART_BYTES", 4096)
+    parted = verify(str(root), Checks(jobs=2))
+    assert [each.as_row() for each in parted.findings] == [each.as_row() for each in alone.findings]
+    assert parted.seen.numbers == alone.seen.numbers
+
+
+# ---- the command ----
+
+
+def test_the_command_tells_programs_all(root: Path) -> None:
+    places = made(root)
+    assert run("verify", root).code == 0
+    bad_body(root, places)
+    ran = run("verify", root, "--json")
+    assert ran.code == 1, ran
+    [finding] = ran.told["findings"]
+    assert (finding["kind"], finding["position"], finding["physical_offset"]) == (
+        "bad CRC",
+        places[3],
+        places[3],
+    )
+    assert finding["means"]
+    assert finding["repair"]
+    text = run("verify", root)
+    assert text.code == 1
+    assert f"bad CRC: {root / LOG_0} at {places[3]}" in text.out
+
+
+def test_wrong_folders_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for folder, says in (("nowhere", "is no folder"), ("other", "is no store")):
+        ran = run("verify", tmp_path / folder)
+        assert (ran.code, ran.out) == (3, ""), ran
+        assert says in ran.err
+        assert ran.err.count("\n") == 1, ran.err
+    assert run("verify").code == 2
+    assert run("verify", tmp_path, "--jobs", "-1").code == 2
+    assert run("mend", tmp_path).code == 2
+
+
+def test_a_store_in_use_is_left_alone_but_for_live(root: Path) -> None:
+    with Broker(root) as broker:
+        ran = run("verify", broker.store)
+        assert ran.code == 3
+        assert "is used by a broker" in ran.err
+        assert run("verify", broker.store, "--live").code == 0
+        broker.stop()
+    assert run("verify", root).code == 0
+
+
+def test_the_lock_keeps_others_away(root: Path) -> None:
+    made(root)
+    holding = "import sys; from firearrow.broker.upkeep.lock import held\n"
+    holding += f"with held({str(root)!r}): print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holding], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(StoreLocked, match="is used by a broker"), held(str(root)):
+            pass
+        with held(str(root), live=True) as alone:
+            assert not alone
+        other.communicate(b"", timeout=20)
+    with held(str(root)) as alone:
+        assert alone
+
+
+def test_a_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnreadable, match="has no folder commitlog"):
+        verify(str(tmp_path))
+
+
+def test_a_broker_loads_none_of_it() -> None:
+    """Start-up does not pay for tools."""
+    modules = "[name for name in sys.modules if 'upkeep' in name or '_native.audit' in name]"
+    program = f"import sys, firearrow.broker.app, firearrow.broker.cli; print({modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
