@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import servers
-from bench.compare import RESULTS, commit
 from bench.programs import CACHE, ROOT, built
+from bench.results import RESULTS, commit
 
 CLIENT_CPU = 1
 LIMIT_S = 150

@@ -1,6 +1,8 @@
-"""Requests as bytes, for loads: of RocketMQ's protocol and of redis'."""
+"""Requests as bytes, for loads: of RocketMQ's protocol and of redis'. The n-th of a list bears the opaque n + 1."""
 
+import json
 import struct
+from collections.abc import Sequence
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
@@ -8,8 +10,11 @@ from firearrow._native.wire.command import RemotingCommand
 TOPIC = "bench"
 QUEUES = 4
 BATCH = 32
+PULLED = 32
 DISTINCT = 1024
 """Requests of one load before they begin anew: keys and queues differ."""
+TOPICS_MAX = 1000
+"""Topics that one request makes."""
 
 
 def topic_frame(topic: str = TOPIC, queues: int = QUEUES) -> bytes:
@@ -24,10 +29,14 @@ def properties(number: int) -> str:
     return f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
 
 
-def send_frame(queue_id: int, body: bytes, number: int, *, topic: str = TOPIC) -> bytes:
+def send_frame(
+    queue_id: int, body: bytes, number: int, *, topic: str = TOPIC, text: str | None = None
+) -> bytes:
+    """`text`: other properties than `properties(number)`."""
+    own = properties(number) if text is None else text
     ext = {
         "a": "bench-producer", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
-        "g": "1700000000000", "h": "0", "i": properties(number), "j": "0", "k": "false", "m": "false",
+        "g": "1700000000000", "h": "0", "i": own, "j": "0", "k": "false", "m": "false",
     }  # fmt: skip
     return RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, body, opaque=number).encode()
 
@@ -48,14 +57,41 @@ def batch_frame(queue_id: int, body: bytes, number: int, *, topic: str = TOPIC, 
 def pull_frame(queue_id: int, queue_offset: int, number: int, *, topic: str = TOPIC) -> bytes:
     ext = {
         "consumerGroup": "bench-consumer", "topic": topic, "queueId": str(queue_id), "queueOffset": str(queue_offset),
-        "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*",
-        "subVersion": "0", "expressionType": "TAG",
+        "maxMsgNums": str(PULLED), "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
+        "subscription": "*", "subVersion": "0", "expressionType": "TAG",
     }  # fmt: skip
     return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=number).encode()
 
 
-def sends(body_bytes: int) -> list[bytes]:
-    return [send_frame(n % QUEUES, bytes(body_bytes), n + 1) for n in range(DISTINCT)]
+def sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
+    return [send_frame(n % QUEUES, bytes(body_bytes), n + 1, topic=topic) for n in range(DISTINCT)]
+
+
+def plain_sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
+    """As long as those of `sends`, with a property that means nothing to a broker instead of tags and a unique key."""
+    found = []
+    for n in range(DISTINCT):
+        text = f"other\x01{'x' * (len(properties(n + 1)) - 7)}\x02"
+        found.append(send_frame(n % QUEUES, bytes(body_bytes), n + 1, topic=topic, text=text))
+    return found
+
+
+def topic_sends(names: Sequence[str], body_bytes: int) -> list[bytes]:
+    """One to each topic, queue 0."""
+    return [send_frame(0, bytes(body_bytes), n + 1, topic=name) for n, name in enumerate(names)]
+
+
+def topics_frame(names: Sequence[str], queues: int) -> bytes:
+    """Makes all of them. A broker takes at most TOPICS_MAX at a time."""
+    configs = [
+        {
+            "topicName": name, "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
+            "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False, "attributes": {},
+        }
+        for name in names
+    ]  # fmt: skip
+    body = json.dumps({"topicConfigList": configs}).encode()
+    return RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, body).encode()
 
 
 def batches(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
@@ -63,12 +99,11 @@ def batches(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
 
 
 def pulls(messages_each: int, *, topic: str) -> list[bytes]:
-    """Through all queues from their start, 32 a request, as long as there are so many in each."""
-    return [
-        pull_frame(queue_id, at, at + queue_id + 1, topic=topic)
-        for at in range(0, messages_each - 31, 32)
-        for queue_id in range(QUEUES)
+    """Through all queues from their start, PULLED a request, as long as there are so many in each."""
+    places = [
+        (queue_id, at) for at in range(0, messages_each - PULLED + 1, PULLED) for queue_id in range(QUEUES)
     ]
+    return [pull_frame(queue_id, at, n + 1, topic=topic) for n, (queue_id, at) in enumerate(places)]
 
 
 def redis(*words: bytes) -> bytes:

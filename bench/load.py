@@ -8,10 +8,23 @@ import os
 import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from bench.frames import BATCH, DISTINCT, QUEUES, batches, pulls, send_frame, sends, topic_frame
+from bench.frames import (
+    BATCH,
+    DISTINCT,
+    PULLED,
+    QUEUES,
+    TOPICS_MAX,
+    batches,
+    pulls,
+    send_frame,
+    sends,
+    topic_frame,
+    topics_frame,
+)
 from bench.programs import built
 from firearrow._native.wire.command import RemotingCommand
 
@@ -22,7 +35,7 @@ Address = tuple[str, int]
 
 
 class LoadError(RuntimeError):
-    """The server answered with an error, or not at all."""
+    """The server answered with an error, or not as it should, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,52 +50,113 @@ class Load:
     p99: float
     p999: float
     max: float
+    each: int = 1
+    """Messages of one request."""
+    besides: int = 0
+    """Messages that the server handled beyond those counted here."""
+
+    @property
+    def messages(self) -> int:
+        return self.requests * self.each
 
     @property
     def rate(self) -> float:
-        return self.requests / self.seconds
+        """Messages a second."""
+        return self.messages / self.seconds
 
 
-def drive(
-    address: Address, frames: Sequence[bytes], *, connections: int, depth: int, requests: int, rate: float = 0
-) -> Load:
-    """So many requests, the frames again and again. `rate`: evenly spaced, so many a second. LoadError."""
+def command(name: str, *words: object) -> list[str]:
+    """A program of bench/native on the load's CPU, if there is another one for the server."""
+    pin = ["taskset", "--cpu-list", str(LOAD_CPU)] if (os.cpu_count() or 1) > 1 else []
+    return [*pin, str(built(name)), *map(str, words)]
+
+
+@contextmanager
+def kept(frames: Sequence[bytes]) -> Iterator[str]:
+    """Path of a file of them, as the programs read it (native/requests.h)."""
     with tempfile.NamedTemporaryFile(suffix=".frames") as file:
         file.writelines(len(frame).to_bytes(4, "big") + frame for frame in frames)
         file.flush()
-        words = [*address, file.name, connections, depth, requests, *([rate] if rate else [])]
-        command = [str(built("loadgen")), *map(str, words)]
-        if (os.cpu_count() or 1) > 1:
-            command = ["taskset", "--cpu-list", str(LOAD_CPU), *command]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        yield file.name
+
+
+def told(words: list[str], limit_s: float = LIMIT_S) -> Load:
+    """What the program found. LoadError: it gave up, or something was wrong."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise LoadError(f"the load did not end within {limit_s} s") from None
     if done.returncode != 0:
         raise LoadError(done.stderr.strip())
-    told = Load(**json.loads(done.stdout))
-    if told.wrong:
-        raise LoadError(f"{told.wrong} of {told.requests} requests were refused")
-    return told
+    load = Load(**json.loads(done.stdout))
+    if load.wrong:
+        raise LoadError(f"{load.wrong} of {load.requests} answers were wrong: {done.stderr.strip()}")
+    return load
+
+
+def drive(
+    address: Address,
+    frames: Sequence[bytes],
+    *,
+    connections: int,
+    depth: int,
+    requests: int,
+    rate: float = 0,
+    spread: bool = False,
+    check: bool = True,
+    step: int = 1,
+) -> Load:
+    """So many requests, the frames again and again. LoadError.
+
+    `rate`: evenly spaced, so many a second. `spread`: connections begin far from each other. `check` False: the server
+    is a floor, whose answers say nothing. `step`: messages of one send.
+    """
+    with kept(frames) as path:
+        numbers = {
+            "connections": connections, "depth": depth, "requests": requests, "rate": rate, "spread": int(spread),
+            "check": int(check), "step": step,
+        }  # fmt: skip
+        return told(command("loadgen", *address, path, *(f"{key}={value}" for key, value in numbers.items())))
 
 
 def ask(address: Address, frame: bytes) -> RemotingCommand:
     """One question of its own."""
-    with socket.create_connection(address, 10) as connection:
+    with socket.create_connection(address, 60) as connection:
         connection.sendall(frame)
         head = connection.recv(4, socket.MSG_WAITALL)
         return RemotingCommand.decode(head + connection.recv(int.from_bytes(head), socket.MSG_WAITALL))
 
 
-def create_topic(address: Address, topic: str) -> None:
-    answer = ask(address, topic_frame(topic))
+def create_topic(address: Address, topic: str, queues: int = QUEUES) -> None:
+    answer = ask(address, topic_frame(topic, queues))
     if answer.code != 0:
         raise LoadError(f"topic {topic}: {answer.remark}")
 
 
-def send(address: Address, *, body_bytes: int, connections: int, depth: int, requests: int) -> Load:
-    return drive(address, sends(body_bytes), connections=connections, depth=depth, requests=requests)
+def create_topics(address: Address, names: Sequence[str]) -> None:
+    """Of one queue each."""
+    for at in range(0, len(names), TOPICS_MAX):
+        answer = ask(address, topics_frame(names[at : at + TOPICS_MAX], 1))
+        if answer.code != 0:
+            raise LoadError(f"topics from {names[at]}: {answer.remark}")
 
 
-def batch(address: Address, *, body_bytes: int, connections: int, depth: int, requests: int) -> Load:
-    return drive(address, batches(body_bytes), connections=connections, depth=depth, requests=requests)
+def send(
+    address: Address, *, body_bytes: int, connections: int, depth: int, requests: int, check: bool = True
+) -> Load:
+    return drive(
+        address, sends(body_bytes), connections=connections, depth=depth, requests=requests, check=check
+    )
+
+
+def batch(
+    address: Address, *, body_bytes: int, connections: int, depth: int, requests: int, check: bool = True
+) -> Load:
+    made = batches(body_bytes)
+    done = drive(
+        address, made, connections=connections, depth=depth, requests=requests, check=check, step=BATCH
+    )
+    return replace(done, each=BATCH)
 
 
 def fill(address: Address, topic: str, messages_each: int, *, scattered: bool) -> None:
@@ -91,15 +165,17 @@ def fill(address: Address, topic: str, messages_each: int, *, scattered: bool) -
     if scattered:
         body = bytes(FILL_BYTES)
         frames = [send_frame(n % QUEUES, body, n + 1, topic=topic) for n in range(DISTINCT)]
-        requests = messages_each * QUEUES
+        drive(address, frames, connections=1, depth=32, requests=messages_each * QUEUES)
     else:
         frames = batches(FILL_BYTES, topic=topic)
         requests = messages_each * QUEUES // BATCH
-    drive(address, frames, connections=1, depth=32, requests=requests)
+        drive(address, frames, connections=1, depth=32, requests=requests, step=BATCH)
 
 
 def pull(
     address: Address, *, topic: str, messages_each: int, connections: int, depth: int, requests: int
 ) -> Load:
+    """Of PULLED messages each, through all queues."""
     frames = pulls(messages_each, topic=topic)
-    return drive(address, frames, connections=connections, depth=depth, requests=requests)
+    done = drive(address, frames, connections=connections, depth=depth, requests=requests)
+    return replace(done, each=PULLED)

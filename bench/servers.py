@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -34,13 +35,17 @@ class Server:
     ready_s: float
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def anonymous_mib(self) -> float:
-        """RssAnon of all its processes."""
+    @property
+    def is_broker(self) -> bool:
+        return self.name.startswith(("firearrow", "apache"))
+
+    def anonymous_mb(self) -> float:
+        """RssAnon of all its processes, in millions of bytes."""
         total = 0
         for process in self.processes:
             status = Path(f"/proc/{process.pid}/status").read_text()
             total += int(re.search(r"RssAnon:\s+(\d+) kB", status)[1])  # type: ignore[index]
-        return total / 1024
+        return total * 1024 / 1e6
 
     def cpu_s(self) -> float:
         """CPU time that the threads of its processes have used, exact to the nanosecond."""
@@ -66,6 +71,12 @@ class Server:
                     pipe.close()
 
 
+def allow_many_files() -> None:
+    """Thousands of connections, also of the servers that are started from now on."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -83,19 +94,30 @@ def pinned(command: list[str], log: Path, **environment: str) -> subprocess.Pope
 
 
 def firearrow(folder: Path, *settings: str) -> Server:
+    """`settings` go into its broker.conf: KEY=VALUE."""
     port, started = free_port(), time.monotonic()
-    command = [sys.executable, "-m", "firearrow.broker", "--store", str(folder / "store")]
+    conf = folder / "broker.conf"
+    conf.write_text("".join(f"{setting}\n" for setting in settings))
+    command = [
+        sys.executable,
+        "-m",
+        "firearrow.broker",
+        "--store",
+        str(folder / "store"),
+        "--config",
+        str(conf),
+    ]
     command += ["--listen", f"127.0.0.1:{port}", "--namesrv-listen", "127.0.0.1:0"]
-    command += [word for setting in settings for word in ("--set", setting)]
     process = pinned(command, folder / "firearrow.log")
     _first_send(process, ("127.0.0.1", port), folder / "firearrow.log")
     return Server("firearrow", ("127.0.0.1", port), time.monotonic() - started, [process])
 
 
-def floor(folder: Path, *kind: str) -> Server:
-    """The least that a server can do (native/floor.c)."""
+def floor(folder: Path, *kind: str, file_mib: int) -> Server:
+    """The least that a server can do (native/floor.c), over a file of this size."""
     started, file = time.monotonic(), folder / "floor.data"
-    command = ["taskset", "--cpu-list", str(SERVER_CPU), str(built("floor")), kind[0], str(file), *kind[1:]]
+    command = ["taskset", "--cpu-list", str(SERVER_CPU), str(built("floor")), kind[0]]
+    command += [str(file), str(file_mib), *kind[1:]]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     port = int(process.stdout.readline())

@@ -24,9 +24,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from bench import spark_store
-from bench.compare import RESULTS, commit
 from bench.processes import Sampler, cpu_s
 from bench.programs import built
+from bench.results import RESULTS, commit
 from firearrow._native.bulk.batches import Edits, batch_body
 from firearrow._native.bulk.spans import Spans
 from firearrow._native.wire.codes import RequestCode

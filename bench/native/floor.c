@@ -1,7 +1,7 @@
 /* The least that a server can do, as a floor to be measured against: never part of what is measured as ours.
  *
- *   floor append FILE          each turn: read all ready sockets, one pwrite of what came, one send for each socket
- *   floor pull FILE BYTES PIECES     answers each frame with BYTES of the mapped file, gathered from PIECES places
+ *   floor append FILE MIB      each turn: read all ready sockets, one pwrite of what came, one send for each socket
+ *   floor pull FILE MIB BYTES PIECES     answers each frame with BYTES of the mapped file, gathered from PIECES places
  *
  * Looks at the length word of a frame and at nothing else; answers say "code":0. One thread, one epoll; prints its port,
  * ends with its standard input. The file is written in a circle, its blocks were written before.
@@ -20,7 +20,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FILE_BYTES (1L << 29)
 #define IN_BYTES (1 << 18)
 #define STAGING_BYTES (1 << 25)
 #define EVENTS 64
@@ -31,7 +30,7 @@ typedef struct { int fd, frames, watching_out; unsigned char *rest, *out; size_t
 
 static unsigned char in[IN_BYTES + (1 << 23)], *staging, *mapped, answer[512];
 static size_t staged, answer_bytes;
-static long place;
+static long place, file_bytes;
 static int file, epoll, pull_bytes, pieces;
 
 static void fail(const char *what) { perror(what); exit(1); }
@@ -41,10 +40,10 @@ static void open_file(const char *path)
     file = open(path, O_RDWR | O_CREAT, 0644);
     if (file < 0) fail(path);
     unsigned char *block = calloc(1, 1 << 20);
-    for (long at = lseek(file, 0, SEEK_END); at < FILE_BYTES; at += 1 << 20)
+    for (long at = lseek(file, 0, SEEK_END); at < file_bytes; at += 1 << 20)
         if (pwrite(file, block, 1 << 20, at) < 0) fail("pwrite");
     free(block);
-    mapped = mmap(NULL, FILE_BYTES, PROT_READ, MAP_SHARED, file, 0);
+    mapped = mmap(NULL, file_bytes, PROT_READ, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED) fail("mmap");
 }
 
@@ -96,7 +95,7 @@ static void append_answer(Peer *peer)
         size_t bytes = pull_bytes / pieces;
         memcpy(peer->out + peer->out_bytes, mapped + place, bytes);
         peer->out_bytes += bytes;
-        place = (place + (pieces > 1 ? 4 * bytes : bytes)) % (FILE_BYTES - pull_bytes);
+        place = (place + (pieces > 1 ? 4 * bytes : bytes)) % (file_bytes - pull_bytes);
     }
 }
 
@@ -128,8 +127,10 @@ static int take(Peer *peer)
 
 int main(int count, char **words)
 {
-    if (count < 3) return 2;
-    if (count > 4) { pull_bytes = atoi(words[3]); pieces = atoi(words[4]); pull_bytes -= pull_bytes % pieces; }
+    if (count < 4) return 2;
+    file_bytes = atol(words[3]) << 20;
+    if (file_bytes < 2 * STAGING_BYTES) return 2;
+    if (count > 5) { pull_bytes = atoi(words[4]); pieces = atoi(words[5]); pull_bytes -= pull_bytes % pieces; }
     open_file(words[2]);
     make_answer();
     staging = malloc(STAGING_BYTES);
@@ -165,7 +166,7 @@ int main(int count, char **words)
             }
         }
         if (staged) {
-            if (place + (long) staged > FILE_BYTES) place = 0;
+            if (place + (long) staged > file_bytes) place = 0;
             if (pwrite(file, staging, staged, place) < 0) fail("pwrite");
             place += staged;
         }

@@ -4,12 +4,12 @@ import ast
 import dataclasses
 import inspect
 import itertools
-import json
 import re
 import textwrap
 from enum import Enum
 from pathlib import Path
 
+from bench import results
 from firearrow.broker.options import Options, options_by_key, text_of
 from firearrow.client.options import (
     ClientOptions,
@@ -21,7 +21,6 @@ from firearrow.client.options import (
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 CLIENT = README.parent / "CLIENT.md"
-RESULTS = README.parent / "bench" / "results.ndjson"
 OURS = {
     "maxTopicNums",
     "maxTopicQueueNums",
@@ -85,14 +84,15 @@ def _shown(default: object) -> str:
 
 
 def figures_table() -> str:
-    """The last run of `python -m bench.compare` that had Apache's broker beside ours."""
-    runs = [json.loads(line) for line in RESULTS.read_text("utf-8").splitlines()]
-    run = [run for run in runs if any("apache" in row for row in run["rows"])][-1]
-    lines = ["| | FireArrow | Apache 5.5.0 | ratio |", "|---|---|---|---|"]
-    lines += [
-        f"| {row['row']} | {row['firearrow']:,} | {row['apache']:,} | **{row['ratio']}** |"
-        for row in run["rows"]
-    ]
+    """Of the last whole run of `python -m bench.compare` that had Apache's broker beside ours."""
+    runs = [run for run in results.read() if run.kind in ("compare", "early") and run.whole]
+    run = [run for run in runs if any("apache" in " ".join(row.figures) for row in run.rows)][-1]
+    lines = ["| messages/s | FireArrow | Apache 5.5.0 | ratio |", "|---|---|---|---|"]
+    for row in run.rows:
+        apache = next((name for name in row.figures if name.startswith("apache")), None)
+        if apache is not None and row.ours in row.figures:
+            mine, theirs = row.figures[row.ours]["rate"], row.figures[apache]["rate"]
+            lines.append(f"| {row.row} | {mine:,.6g} | {theirs:,.6g} | **{mine / theirs:.3g}** |")
     return "\n".join(lines)
 
 

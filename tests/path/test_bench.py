@@ -11,7 +11,10 @@ import pytest
 
 from bench import compare, flow, frames, load, servers
 from bench.load import LoadError
-from bench.rows import OURS, server_of
+from bench.rows import server_of
+from tests.path.false_broker import FalseBroker, Lie, answer, record
+
+SENDS = [frames.send_frame(0, bytes(16), n + 1) for n in range(2)]
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +36,7 @@ def test_every_row_gives_figures_and_goals() -> None:
 
 def test_a_refused_connection_is_an_error() -> None:
     with pytest.raises(LoadError, match="Connection refused"):
-        load.drive(("127.0.0.1", servers.free_port()), [b"x" * 8], connections=1, depth=1, requests=1)
+        load.drive(("127.0.0.1", servers.free_port()), SENDS, connections=1, depth=1, requests=1)
 
 
 @contextmanager
@@ -41,7 +44,7 @@ def answering(*frames_back: bytes) -> Iterator[tuple[str, int]]:
     """A server that answers the first connection with these bytes, whatever is asked."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def answer() -> None:
+        def serve() -> None:
             peer, _ = listener.accept()
             with peer:
                 peer.recv(1 << 16)
@@ -49,77 +52,82 @@ def answering(*frames_back: bytes) -> Iterator[tuple[str, int]]:
                 while peer.recv(1 << 16):
                     pass
 
-        thread = threading.Thread(target=answer, daemon=True)
+        thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield listener.getsockname()
         thread.join(10)
 
 
-def answer(opaque: int, code: int = 0, queue_offset: int = 0, body: bytes = b"") -> bytes:
-    header = (
-        f'{{"code":{code},"extFields":{{"queueOffset":"{queue_offset}","nextBeginOffset":"1"}},"opaque":{opaque}}}'
-    ).encode()
-    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
-
-
-def record(body: bytes, *, queue_offset: int = 0, crc: int | None = None) -> bytes:
-    import zlib
-
-    told = zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc
-    head = struct.pack(
-        ">iIIiiqqiq8sq8siqi", 91 + len(body) + 2, 0xDAA320A7, told, 0, 0, queue_offset, 0, 0, 0, bytes(8), 0,
-        bytes(8), 0, 0, len(body),
-    )  # fmt: skip
-    return head + body + b"\x01T" + struct.pack(">h", 0) + b""
-
-
-SENDS = [frames.send_frame(0, bytes(16), n + 1) for n in range(2)]
+def test_answers_in_another_order_are_right() -> None:
+    with answering(answer(2, queue_offset=1), answer(1)) as address:
+        assert load.drive(address, SENDS, connections=1, depth=2, requests=2).wrong == 0
 
 
 @pytest.mark.parametrize(
     ("answers", "complaint"),
     [
-        ((answer(1), answer(2, queue_offset=1)), None),
-        ((answer(2, queue_offset=1), answer(1)), None),
-        ((answer(1, code=1), answer(2)), "another code"),
-        ((answer(1), answer(1, queue_offset=1)), "opaques came back that were not asked"),
-        ((answer(1), answer(7, queue_offset=1)), "never sent"),
-        ((answer(1), answer(2, queue_offset=2)), "not consecutive"),
-        ((answer(1), answer(2, queue_offset=0)), "not consecutive"),
-        ((b"\xff" * 8,), "cannot be true"),
+        pytest.param((answer(1, code=1), answer(2)), "another code", id="code"),
+        pytest.param((answer(1), answer(1, queue_offset=1)), "were not asked", id="opaque twice"),
+        pytest.param((answer(1), answer(7, queue_offset=1)), "never sent", id="opaque"),
+        pytest.param((answer(1), answer(2, queue_offset=2)), "not consecutive", id="gap"),
+        pytest.param((answer(1), answer(2, queue_offset=0)), "not consecutive", id="offset twice"),
+        pytest.param((b"\xff" * 8,), "cannot be true", id="lengths"),
     ],
 )
-def test_the_load_sees_wrong_answers_to_sends(answers: tuple[bytes, ...], complaint: str | None) -> None:
-    with answering(*answers) as address:
-        if complaint is None:
-            assert load.drive(address, SENDS, connections=1, depth=2, requests=2).wrong == 0
-        else:
-            with pytest.raises(LoadError, match=complaint):
-                load.drive(address, SENDS, connections=1, depth=2, requests=2)
+def test_the_load_sees_wrong_answers_to_sends(answers: tuple[bytes, ...], complaint: str) -> None:
+    with answering(*answers) as address, pytest.raises(LoadError, match=complaint):
+        load.drive(address, SENDS, connections=1, depth=2, requests=2)
 
 
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [
-        (record(b"a") + record(b"b", queue_offset=1), None),
-        (b"", "found nothing"),
-        (record(b"a", crc=5), "another CRC"),
-        (record(b"a") + record(b"b", queue_offset=2), "not consecutive"),
-        (record(b"a")[:-1], "longer than the answer"),
-        (record(b"a")[:20], "is cut"),
-        (b"\0\0\0\x5e" + bytes(90), "another magic"),
+        pytest.param(b"", "found nothing", id="empty"),
+        pytest.param(record(b"a", crc=5), "another CRC", id="crc"),
+        pytest.param(record(b"a") + record(b"b", queue_offset=2), "not consecutive", id="gap"),
+        pytest.param(record(b"a")[:-1], "longer than the answer", id="short"),
+        pytest.param(record(b"a")[:20], "is cut", id="cut"),
+        pytest.param(struct.pack(">i", 94) + bytes(90), "another magic", id="magic"),
     ],
 )
-def test_the_load_sees_wrong_records(body: bytes, complaint: str | None) -> None:
+def test_the_load_sees_wrong_records(body: bytes, complaint: str) -> None:
     pull = [frames.pull_frame(0, 0, 1)]
-    with answering(answer(1, body=body)) as address:
-        if complaint is None:
-            assert load.drive(address, pull, connections=1, depth=1, requests=1).wrong == 0
-        else:
-            with pytest.raises(LoadError, match=complaint):
-                load.drive(address, pull, connections=1, depth=1, requests=1)
+    with answering(answer(1, body=body)) as address, pytest.raises(LoadError, match=complaint):
+        load.drive(address, pull, connections=1, depth=1, requests=1)
 
 
-def test_consumers_get_each_message_once_at_a_given_rate(tmp_path: object) -> None:
-    with pytest.raises(LoadError, match="Connection refused"):
-        flow.create_topic(("127.0.0.1", 1), OURS)
+def flowing(lie: Lie) -> load.Load:
+    with FalseBroker(lie) as broker:
+        return flow.end_to_end(
+            broker.address, body_bytes=16, producers=2, depth=2, messages=64, rate=2000, skip=4
+        )
+
+
+def test_what_comes_once_and_whole_is_counted() -> None:
+    done = flowing(lambda records: records)
+    assert done.requests == 64
+    assert 0 < done.p50 <= done.max
+
+
+class Again:
+    """Every message has the body of the first one."""
+
+    first: bytes | None = None
+
+    def __call__(self, records: list[bytes]) -> list[bytes]:
+        first = self.first = self.first or records[0]
+        return [first[:20] + each[20:28] + first[28:] for each in records]
+
+
+@pytest.mark.parametrize(
+    ("lie", "complaint"),
+    [
+        pytest.param(lambda records: records[1:], "came instead of|is not behind", id="lost"),
+        pytest.param(lambda records: [*records, records[-1]], "came instead of", id="twice"),
+        pytest.param(lambda records: [each[:-20] + bytes(20) for each in records], "another CRC", id="torn"),
+        pytest.param(Again(), "came twice", id="body twice"),
+    ],
+)
+def test_consumers_see_what_is_wrong(lie: Lie, complaint: str) -> None:
+    with pytest.raises(LoadError, match=complaint):
+        flowing(lie)

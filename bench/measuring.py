@@ -1,0 +1,93 @@
+"""Rounds of a comparison: every row on every server in random order, disturbed samples taken again. /proc is read."""
+
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.rows import Found, Row, Sample, figures, server_of
+from bench.servers import Server
+
+DISTURBED = 0.12
+"""Others took more than this part of the machine."""
+TRIES = 4
+LONG_S = 20
+"""A sample so long is not taken again."""
+WATCH_S = 0.05
+
+
+class MemoryWatch:
+    """`most_mb`: the most anonymous memory that a server was seen with while this was entered."""
+
+    def __init__(self, server: Server) -> None:
+        self.most_mb = 0.0
+        self._server = server
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        self.most_mb = max(self.most_mb, self._server.anonymous_mb())
+
+    def _watch(self) -> None:
+        while not self._over.wait(WATCH_S):
+            self.most_mb = max(self.most_mb, self._server.anonymous_mb())
+
+
+def busy_s() -> float:
+    """CPU time that all processes of the machine have used, and what its host took."""
+    fields = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    user, nice, system, _, _, irq, softirq, steal = fields
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def sample(row: Row, name: str, server: Server, part: float) -> Sample:
+    """One that was not disturbed, or else the last."""
+    for _ in range(TRIES):
+        with row.entered(name, server, part), MemoryWatch(server) as memory:
+            mine, busy, began, loads = server.cpu_s(), busy_s(), time.perf_counter(), os.times()
+            done = row.work[name](server, part)
+            used, seconds = server.cpu_s() - mine, time.perf_counter() - began
+            now = os.times()
+            load_s = now.children_user + now.children_system - loads.children_user - loads.children_system
+        others_s = busy_s() - busy - used - load_s
+        if others_s < DISTURBED * seconds or seconds > LONG_S:
+            break
+    cpu_us = used / (done.messages + done.besides) * 1e6
+    return Sample(done.rate, cpu_us, done.p50, done.p99, done.p999, done.max, memory.most_mb)
+
+
+def prepared(chosen: list[Row], peers: Mapping[str, Server], part: float) -> None:
+    for row in chosen:
+        if row.prepare is not None:
+            for name in dict.fromkeys(server_of(name) for name in row.work):
+                if name in peers:
+                    row.prepare(peers[name], part)
+
+
+def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: float) -> dict[str, Found]:
+    """Row → server → figures, medians of the rounds."""
+    found: dict[str, dict[str, list[Sample]]] = {
+        row.name: {name: [] for name in row.work if server_of(name) in peers} for row in chosen
+    }
+    for number in range(rounds):
+        plan = [(row, name) for row in chosen if number < row.rounds_max for name in found[row.name]]
+        random.Random(number).shuffle(plan)
+        for row, name in plan:
+            line = f"round {number + 1}/{rounds}: {row.name}, {name}"
+            print(f"\r{line:79}", end="", file=sys.stderr, flush=True)
+            found[row.name][name].append(sample(row, name, peers[server_of(name)], part))
+    print(file=sys.stderr)
+    return {row: {name: figures(samples) for name, samples in of.items()} for row, of in found.items()}

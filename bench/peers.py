@@ -1,0 +1,61 @@
+"""The servers of a comparison by their names in its rows, started as far as they are wanted, stopped at the end."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench import servers
+from bench.frames import PULLED
+from bench.programs import CACHE
+from bench.rows import OURS
+from bench.servers import Server
+from bench.whole_rows import BARE, MANY, ROLLING
+
+RECORD_BYTES = 1200
+"""Of a message of 1 KiB in a pull's answer."""
+SMALL_PART = 0.1
+"""Floors of smaller runs have smaller files."""
+SYNCED = "flushDiskType=SYNC_FLUSH"
+ROLLS = (
+    "mappedFileSizeCommitLog=8388608",
+    "mappedFileSizeConsumeQueue=60000",
+    "fileReservedTime=0",
+    "deleteWhen=" + ";".join(f"{hour:02}" for hour in range(24)),
+    "cleanResourceInterval=1000",
+)
+"""Segments of a few seconds, deleted as soon as may be."""
+
+
+def factories(part: float) -> dict[tuple[str, ...], Callable[[Path], Server]]:
+    """Names in rows → what starts them in a folder; names that stand together share one process."""
+    file_mib = 512 if part > SMALL_PART else 64
+    pulled = str(PULLED * RECORD_BYTES)
+    return {
+        (OURS,): servers.firearrow,
+        ("firearrow synced",): lambda at: servers.firearrow(at, SYNCED),
+        (ROLLING,): lambda at: servers.firearrow(at, *ROLLS),
+        (MANY,): servers.firearrow,
+        (BARE,): lambda at: servers.firearrow(at, "messageIndexEnable=false"),
+        ("floor",): lambda at: servers.floor(at, "append", file_mib=file_mib),
+        ("floor contiguous",): lambda at: servers.floor(at, "pull", pulled, "1", file_mib=file_mib),
+        ("floor scattered",): lambda at: servers.floor(at, "pull", pulled, "32", file_mib=file_mib),
+        ("redis SET", "redis XADD"): lambda at: servers.redis(at, synced=False),
+        ("redis synced XADD",): lambda at: servers.redis(at, synced=True),
+        ("apache",): lambda at: servers.apache(at, servers.class_path(CACHE)),
+        ("apache synced",): lambda at: servers.apache(at, servers.class_path(CACHE), SYNCED),
+        ("apache rolling",): lambda at: servers.apache(at, servers.class_path(CACHE), *ROLLS),
+    }
+
+
+def started(stack: ExitStack, wanted: set[str], root: Path, part: float) -> dict[str, Server]:
+    """Name → server; `stack` stops them."""
+    servers.allow_many_files()
+    found: dict[str, Server] = {}
+    for names, make in factories(part).items():
+        if not wanted.isdisjoint(names):
+            folder = root / names[0].replace(" ", "-")
+            folder.mkdir()
+            server = make(folder)
+            stack.callback(server.stop)
+            found.update(dict.fromkeys(names, server))
+    return found

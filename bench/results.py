@@ -1,0 +1,164 @@
+"""bench/results.ndjson: one line of JSON for each run (commit, machine, figures), only ever appended to."""
+
+import json
+import os
+import platform
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.programs import ROOT
+from bench.rows import Found, Row
+from bench.servers import Server
+
+RESULTS = ROOT / "bench" / "results.ndjson"
+DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one goal. `value`: what was measured."""
+
+    text: str
+    limit: float
+    at_most: bool
+    value: float
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One row of one run. `figures`: server → its figures; in early runs a row told rates only."""
+
+    row: str
+    ours: str
+    figures: dict[str, dict[str, float]]
+    goals: tuple[Outcome, ...]
+
+    def rate(self, name: str) -> float | None:
+        return self.figures[name]["rate"] if name in self.figures else None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`kind`: compare, micro, clients, spark, or early (comparisons of a form that is no more written)."""
+
+    at: int
+    commit: str
+    machine: dict[str, Any]
+    kind: str
+    rows: tuple[Told, ...]
+    micro: dict[str, float]
+    """Name of a benchmark → median ns of one operation."""
+    ready_s: dict[str, float]
+    part: float
+
+    @property
+    def whole(self) -> bool:
+        return self.part >= 1
+
+
+def outcomes(row: Row, found: Found) -> list[Outcome]:
+    """Goals whose peers were measured."""
+    told = []
+    for goal in row.goals:
+        try:
+            value = goal.value(found, row.ours)
+        except KeyError:
+            continue
+        told.append(Outcome(goal.text, goal.limit, goal.at_most, rounded(value), goal.met(value)))
+    return told
+
+
+def row_told(row: Row, found: Found) -> Told:
+    of = {name: {key: rounded(value) for key, value in asdict(each).items()} for name, each in found.items()}
+    return Told(row.name, row.ours, of, tuple(outcomes(row, found)))
+
+
+def rounded(value: float) -> float:
+    """To so many digits as a measurement has."""
+    return float(f"{value:.{DIGITS}g}")
+
+
+def append(kind: str, *, path: Path = RESULTS, **figures: object) -> None:
+    line = {"at": int(time.time()), "commit": commit(), "machine": machine(), "kind": kind, **figures}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def append_comparison(
+    told: list[Told], peers: Mapping[str, Server], *, part: float, rounds: int, path: Path = RESULTS
+) -> None:
+    ready = {name: round(server.ready_s, 3) for name, server in peers.items()}
+    append("compare", path=path, part=part, rounds=rounds, ready_s=ready, rows=[asdict(row) for row in told])
+
+
+def read(path: Path = RESULTS) -> list[Run]:
+    return [_run(json.loads(line)) for line in path.read_text("utf-8").splitlines() if line]
+
+
+def _run(line: dict[str, Any]) -> Run:
+    machine = line["machine"] if isinstance(line["machine"], dict) else {"system": line["machine"]}
+    kind = line.get("kind", "clients" if "clients" in line else "early")
+    rows = tuple(_told(row) if kind == "compare" else _early(row) for row in line.get("rows", ()))
+    return Run(
+        line["at"], line["commit"], machine, kind, rows, line.get("micro", {}), line.get("ready_s", {}),
+        line.get("part", 1),
+    )  # fmt: skip
+
+
+def _told(row: dict[str, Any]) -> Told:
+    return Told(row["row"], row["ours"], row["figures"], tuple(Outcome(**goal) for goal in row["goals"]))
+
+
+def _early(row: dict[str, Any]) -> Told:
+    """Rates beside each other, under the servers' names."""
+    rates = {
+        name: {"rate": float(value)}
+        for name, value in row.items()
+        if isinstance(value, int | float) and not name.startswith(("ratio", "of ", "cpu", "p99"))
+    }
+    return Told(row["row"].removesuffix(", messages/s"), "firearrow", rates, ())
+
+
+def newest(runs: list[Run], kind: str = "compare") -> dict[str, tuple[Run, Told]]:
+    """Row → the last whole run that had it with its peers, or else the last that had it."""
+    found: dict[str, tuple[Run, Told]] = {}
+    for run in runs:
+        for told in run.rows if run.kind == kind and run.whole else ():
+            before = found.get(told.row)
+            if (
+                before is None
+                or len(told.figures) >= len(before[1].figures)
+                or run.at > before[0].at + WEEK_S
+            ):
+                found[told.row] = (run, told)
+    return found
+
+
+WEEK_S = 7 * 86_400
+"""After that a run counts though it had fewer peers."""
+
+
+def commit() -> str:
+    git = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return git.stdout.strip()
+
+
+def machine() -> dict[str, Any]:
+    """What figures depend on; no name of a host."""
+    cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+    memory = re.search(r"MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    return {
+        "system": platform.platform(),
+        "cpu": cpu[1] if cpu else platform.machine(),
+        "cpus": os.cpu_count(),
+        "memory_gib": round(int(memory[1]) / (1 << 20), 1) if memory else 0,
+        "python": platform.python_version(),
+    }

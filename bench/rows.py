@@ -1,0 +1,105 @@
+"""What a row of the comparison is: loads on servers side by side, and what the figures must reach."""
+
+import statistics
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+from bench.load import Load
+from bench.servers import Server
+
+Work = Callable[[Server, float], Load]
+"""On a server, with so large a part of the usual number of requests."""
+Prepare = Callable[[Server, float], None]
+Beside = Callable[[Server, float], AbstractContextManager[object]]
+OURS = "firearrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Of one round: messages a second, the server's CPU for a message, latencies in us, the most anonymous memory."""
+
+    rate: float
+    cpu_us: float
+    p50: float
+    p99: float
+    p999: float
+    max: float
+    mb: float
+
+
+def figures(samples: list[Sample]) -> Sample:
+    """Medians of the rounds; of latencies' maxima and of memory the most."""
+    middle = {
+        name: statistics.median(getattr(each, name) for each in samples)
+        for name in ("rate", "cpu_us", "p50", "p99", "p999")
+    }
+    return Sample(**middle, max=max(each.max for each in samples), mb=max(each.mb for each in samples))
+
+
+Found = Mapping[str, Sample]
+"""Server → its figures in one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`text` names what `value` gives; KeyError there: a peer was not measured."""
+
+    text: str
+    limit: float
+    at_most: bool
+    value: Callable[[Found, str], float]
+
+    def met(self, value: float) -> bool:
+        return value <= self.limit if self.at_most else value >= self.limit
+
+
+def of(peer: str, limit: float) -> Goal:
+    """Our rate is at least so much of the peer's."""
+    return Goal(f"of {peer}", limit, False, lambda found, ours: found[ours].rate / found[peer].rate)
+
+
+def rate(limit: float) -> Goal:
+    return Goal("messages/s", limit, False, lambda found, ours: found[ours].rate)
+
+
+def cpu(limit_us: float) -> Goal:
+    return Goal("server CPU us a message", limit_us, True, lambda found, ours: found[ours].cpu_us)
+
+
+def more_cpu(peer: str, limit_us: float) -> Goal:
+    text = f"server CPU us a message more than {peer}"
+    return Goal(text, limit_us, True, lambda found, ours: found[ours].cpu_us - found[peer].cpu_us)
+
+
+def latency(figure: str, limit_us: float) -> Goal:
+    """`figure`: p50, p99, p999 or max."""
+    return Goal(f"{figure} us", limit_us, True, lambda found, ours: float(getattr(found[ours], figure)))
+
+
+def memory(limit_mb: float = 100) -> Goal:
+    return Goal("anonymous MB", limit_mb, True, lambda found, ours: found[ours].mb)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`work`: server → load; the names are those of `bench.peers`, or `SERVER: something else done there`."""
+
+    name: str
+    ours: str
+    work: Mapping[str, Work]
+    goals: tuple[Goal, ...]
+    prepare: Prepare | None = None
+    """Once for each server, before all rounds."""
+    beside: Mapping[str, Beside] = field(default_factory=dict)
+    """What goes on at a server while its load runs."""
+    rounds_max: int = 100
+
+    def entered(self, name: str, server: Server, part: float) -> AbstractContextManager[object]:
+        beside = self.beside.get(name)
+        return nullcontext() if beside is None else beside(server, part)
+
+
+def server_of(name: str) -> str:
+    """The server that `name` in a row's work stands for."""
+    return name.partition(":")[0]

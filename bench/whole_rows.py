@@ -1,0 +1,130 @@
+"""Rows of the whole broker: from producer to consumer, very many topics, very many consumers that wait, features."""
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from bench import flow, frames, load, rows
+from bench.load import Load
+from bench.request_rows import sending
+from bench.rows import OURS, Row, Work
+from bench.servers import Server
+
+IDLERS = 5000
+PACED_RATE = 10_000
+PACED_S = 60
+MANY = "firearrow with topics"
+ROLLING = "firearrow rolling"
+BARE = "firearrow without index"
+
+
+def flowing(body_bytes: int, messages: int) -> Work:
+    """As fast as it goes; latencies are those of half that rate."""
+
+    def work(server: Server, part: float) -> Load:
+        count = max(1, int(messages * part))
+        flat = flow.end_to_end(server.address, body_bytes=body_bytes, producers=8, depth=8, messages=count)
+        half = flow.end_to_end(
+            server.address, body_bytes=body_bytes, producers=8, depth=8, messages=count // 2 + 1,
+            rate=flat.rate / 2, skip=count // 20,
+        )  # fmt: skip
+        return replace(flat, p50=half.p50, p99=half.p99, p999=half.p999, max=half.max, besides=half.messages)
+
+    return work
+
+
+def flat_out(body_bytes: int, limit: float) -> Row:
+    return Row(
+        f"end to end flat out, {body_bytes} B", OURS,
+        {OURS: flowing(body_bytes, 2_000_000), "apache": flowing(body_bytes, 80_000)},
+        (rows.rate(limit), rows.of("apache", 15), rows.latency("p99", 5000), rows.memory()),
+        rounds_max=3,
+    )  # fmt: skip
+
+
+def paced() -> Row:
+    """Segments roll, are flushed and deleted meanwhile; the first second does not count."""
+
+    def work(server: Server, part: float) -> Load:
+        count = max(1, int(PACED_RATE * PACED_S * part))
+        return flow.end_to_end(
+            server.address, body_bytes=128, producers=8, depth=8, messages=count, rate=PACED_RATE,
+            skip=int(PACED_RATE * part),
+        )  # fmt: skip
+
+    goals = (("p50", 300), ("p99", 1000), ("p999", 5000), ("max", 20_000))
+    return Row(
+        f"end to end at {PACED_RATE:,}/s, segments rolling, 128 B", ROLLING,
+        {ROLLING: work, "apache rolling": work},
+        (*(rows.latency(figure, limit) for figure, limit in goals), rows.memory()),
+        rounds_max=1,
+    )  # fmt: skip
+
+
+def topic_names(count: int) -> list[str]:
+    return [f"many-{n:05}" for n in range(count)]
+
+
+def many_topics(count: int, of_one: float) -> Row:
+    def prepare(server: Server, part: float) -> None:
+        load.create_topics(server.address, [frames.TOPIC, *topic_names(_part(count, part))])
+
+    def work(names: list[str]) -> Work:
+        def run(server: Server, part: float) -> Load:
+            made = frames.topic_sends(names[: _part(len(names), part)], 128)
+            return load.drive(
+                server.address, made, connections=8, depth=32, requests=int(800_000 * part), spread=True
+            )
+
+        return run
+
+    one = f"{MANY}: one topic"
+    return Row(
+        f"{count:,} topics round robin, 8 x 32, 128 B", MANY,
+        {MANY: work(topic_names(count)), one: work([frames.TOPIC] * frames.DISTINCT)},
+        (rows.of(one, of_one), rows.memory()),
+        prepare=prepare,
+    )  # fmt: skip
+
+
+def _part(count: int, part: float) -> int:
+    return max(8, min(count, int(count * part)))
+
+
+def beside_idlers() -> Row:
+    def waiting(server: Server, part: float) -> AbstractContextManager[None]:
+        return flow.idlers(server.address, _part(IDLERS, part))
+
+    work, alone = sending(128, 8, 32, 800_000), f"{OURS}: alone"
+    return Row(
+        f"send 8 x 32, 128 B, beside {IDLERS:,} long polls", OURS, {OURS: work, alone: work},
+        (rows.of(alone, 0.9), rows.memory()),
+        prepare=lambda server, part: load.create_topic(server.address, frames.TOPIC), beside={OURS: waiting},
+    )  # fmt: skip
+
+
+def features() -> Row:
+    """Tags, keys and the index of them against messages of the same length without any."""
+
+    def work(made: list[bytes]) -> Work:
+        return lambda server, part: load.drive(
+            server.address, made, connections=8, depth=32, requests=int(800_000 * part)
+        )
+
+    return Row(
+        "hot features, 8 x 32, 128 B", OURS,
+        {OURS: work(frames.sends(128)), BARE: work(frames.plain_sends(128))},
+        (rows.more_cpu(BARE, 0.1),),
+        prepare=lambda server, part: load.create_topic(server.address, frames.TOPIC),
+    )  # fmt: skip
+
+
+def whole_rows() -> list[Row]:
+    return [
+        flat_out(128, 800_000),
+        flat_out(1024, 500_000),
+        paced(),
+        many_topics(1000, 0.8),
+        many_topics(20_000, 0.6),
+        beside_idlers(),
+        features(),
+    ]
