@@ -15,6 +15,8 @@ from firearrow._native.wire.loose_json import JsonError as JsonError  # noqa: PL
 
 BYTES_MAX = 64 << 20
 LENIENT_BYTES_MAX = 4 << 20
+BODY_LENIENT_BYTES_MAX = 64 << 10
+"""Of what a peer sends: leniently a MiB takes seconds, in which nobody else is served."""
 
 _BARE_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
 _SPACED_KEY = re.compile(rb'^(\t*"(?:[^"\\]|\\.)*":) ', re.MULTILINE)
@@ -28,8 +30,11 @@ class MessageQueue(NamedTuple):
     topic: str
 
 
-def loads(data: bytes | str, bytes_max: int = BYTES_MAX) -> Any:  # noqa: ANN401
-    """The value of a text. Keys come back as `str` (integer keys too) or `MessageQueue`. Raises JsonError."""
+def loads(data: bytes | str, bytes_max: int = BYTES_MAX, *, lenient_bytes_max: int = BYTES_MAX) -> Any:  # noqa: ANN401
+    """The value of a text. Keys come back as `str` (integer keys too) or `MessageQueue`. Raises JsonError.
+
+    A text of more than `lenient_bytes_max` must be strict JSON.
+    """
     raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
     if len(raw) > bytes_max:
         raise JsonError(f"JSON of {len(raw)} bytes, at most {bytes_max}")
@@ -37,15 +42,22 @@ def loads(data: bytes | str, bytes_max: int = BYTES_MAX) -> Any:  # noqa: ANN401
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
         pass
-    try:
-        return orjson.loads(_BARE_KEY.sub(_quoted, raw))
-    except orjson.JSONDecodeError:
-        pass
-    if len(raw) > LENIENT_BYTES_MAX:
-        raise JsonError(
-            f"JSON of {len(raw)} bytes is not strict, at most {LENIENT_BYTES_MAX} may be read leniently"
-        )
+    if len(raw) <= lenient_bytes_max:
+        try:
+            return orjson.loads(_BARE_KEY.sub(_quoted, raw))
+        except orjson.JSONDecodeError:
+            pass
+    most = min(LENIENT_BYTES_MAX, lenient_bytes_max)
+    if len(raw) > most:
+        raise JsonError(f"JSON of {len(raw)} bytes is not strict, at most {most} may be read leniently")
     return read(raw, message_queue)
+
+
+def loads_body(
+    body: bytes, bytes_max: int = BYTES_MAX, *, lenient_bytes_max: int = BODY_LENIENT_BYTES_MAX
+) -> Any:  # noqa: ANN401
+    """As `loads`, of what a peer sent: it must be strict JSON unless it is small. JsonError."""
+    return loads(body, bytes_max, lenient_bytes_max=lenient_bytes_max)
 
 
 def dumps(value: object) -> bytes:

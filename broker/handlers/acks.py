@@ -8,7 +8,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal, with_faq
-from firearrow.broker.fastjson import loads
+from firearrow.broker.fastjson import loads_body
 from firearrow.broker.life.pop.acking import Acking
 from firearrow.broker.life.pop.checkpoints import Acks
 from firearrow.broker.life.pop.receipts import (
@@ -173,7 +173,7 @@ def _changed(invisible_ms: int, pop_ms: int, receipt: Receipt) -> dict[str, str]
 
 def _parsed(body: bytes) -> reading.Members:
     try:
-        return reading.members_or_none(loads(body), "body")
+        return reading.members_or_none(loads_body(body), "body")
     except ValueError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
 

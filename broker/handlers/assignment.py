@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import MessageQueue, dumps, loads
+from firearrow.broker.fastjson import MessageQueue, dumps, loads_body
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import allocation, names, reading
 from firearrow.broker.tables.clients import BROADCASTING, ClientTable
@@ -34,7 +34,7 @@ class Question(NamedTuple):
     @staticmethod
     def of(body: bytes) -> "Question":
         """ValueError names the member that is wrong."""
-        of = reading.members(loads(body, BYTES_MAX), "body")
+        of = reading.members(loads_body(body, BYTES_MAX), "body")
         model = reading.text(of, "messageModel", CLUSTERING)
         if model not in (CLUSTERING, BROADCASTING):
             raise ValueError(f"messageModel must be CLUSTERING or BROADCASTING, not {model[:64]}")
@@ -115,7 +115,7 @@ class AssignmentHandler:
 
     def set_mode(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         try:
-            wanted = RequestMode.from_object(loads(request.body, BYTES_MAX))
+            wanted = RequestMode.from_object(loads_body(request.body, BYTES_MAX))
         except ValueError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"request mode: {error}") from None
         if wanted.topic.startswith(names.RETRY_PREFIX):

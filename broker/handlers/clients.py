@@ -12,7 +12,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import dumps, loads
+from firearrow.broker.fastjson import dumps, loads_body
 from firearrow.broker.filters.selection import Filters
 from firearrow.broker.peer import Answer, Peer, Routes
 from firearrow.broker.tables import names, reading
@@ -92,7 +92,9 @@ class ClientsHandler:
     def check_client_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """An expression that is none is refused when its consumer starts, with words that say where."""
         try:
-            body = reading.members_or_none(loads(request.body, BYTES_MAX) if request.body else None, "body")
+            body = reading.members_or_none(
+                loads_body(request.body, BYTES_MAX) if request.body else None, "body"
+            )
             raw = body.get("subscriptionData")
             subscription = None if raw is None else Subscription.from_object(raw)
         except ValueError as error:

@@ -4,7 +4,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import dumps, loads
+from firearrow.broker.fastjson import dumps, loads_body
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.attributes import AttributeRefused
@@ -34,7 +34,7 @@ class GroupsHandler:
 
     def update(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         try:
-            configs = [GroupConfig.from_object(loads(request.body))]
+            configs = [GroupConfig.from_object(loads_body(request.body))]
         except ValueError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         return self._apply(request, configs)
@@ -42,7 +42,7 @@ class GroupsHandler:
     def update_list(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """All or none."""
         try:
-            body = reading.members(loads(request.body), "body")
+            body = reading.members(loads_body(request.body), "body")
             raw = reading.items(body.get("groupConfigList"), "groupConfigList")
             if len(raw) > LIST_MAX:
                 raise ValueError(f"groupConfigList of {len(raw)} groups, at most {LIST_MAX}")

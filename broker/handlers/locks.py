@@ -5,7 +5,7 @@ from typing import NamedTuple
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import MessageQueue, dumps, loads, message_queue
+from firearrow.broker.fastjson import MessageQueue, dumps, loads_body, message_queue
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
@@ -44,7 +44,7 @@ class LocksHandler:
 
 def _read(body: bytes) -> LockRequest:
     try:
-        of = reading.members(loads(body, BYTES_MAX), "body")
+        of = reading.members(loads_body(body, BYTES_MAX), "body")
         raw = reading.items(of.get("mqSet"), "mqSet")
         if len(raw) > QUEUES_MAX:
             raise ValueError(f"mqSet of {len(raw)} queues, at most {QUEUES_MAX}")

@@ -65,7 +65,7 @@ def _queues(body: bytes) -> dict[str, QueueData]:
     """The `queueDatas` of a TopicRouteData by broker name; no body holds none."""
     if not body:
         return {}
-    datas = items(members(fastjson.loads(body), "the body").get("queueDatas"), "queueDatas")
+    datas = items(members(fastjson.loads_body(body), "the body").get("queueDatas"), "queueDatas")
     if len(datas) > BROKERS_MAX:
         raise ValueError(f"queueDatas holds {len(datas)}, at most {BROKERS_MAX}")
     queues = {}

@@ -76,7 +76,7 @@ class RegistrationHandler:
         request.integer("brokerId")
         cluster, address = request.text("clusterName"), _outside_address(request)
         try:
-            asked = DataVersion.from_object(fastjson.loads(request.body))
+            asked = DataVersion.from_object(fastjson.loads_body(request.body))
         except ValueError as error:
             raise FieldError(f"the body is no DataVersion: {error}") from None
         known = self._routes.version(cluster, address)

@@ -10,7 +10,7 @@ from firearrow._native.wire.codes import LanguageCode, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import JsonError, MessageQueue, dumps, loads
+from firearrow.broker.fastjson import JsonError, MessageQueue, dumps, loads_body
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.clients import ClientTable, ConsumerGroup, Member
@@ -21,6 +21,8 @@ from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
 ASK_S = 5.0
 CLIENTS_MAX = 1_000
+STATUS_BYTES_MAX, STATUS_LENIENT_BYTES_MAX = 1 << 20, 256 << 10
+"""Of what a client answers: Java's clients write queues as keys, which no strict JSON has."""
 """Clients of a group that one request asks."""
 
 SUPPORTING_VERSION = 28
@@ -193,7 +195,7 @@ class ResetsHandler:
             answer = await member.peer.ask(command, ASK_S)
             if answer.code != ResponseCode.SUCCESS or not answer.body:
                 return None
-            body = loads(answer.body, bytes_max=1 << 20)
+            body = loads_body(answer.body, STATUS_BYTES_MAX, lenient_bytes_max=STATUS_LENIENT_BYTES_MAX)
         except (TimeoutError, ConnectionError, JsonError):
             return None
         return body.get("messageQueueTable") if isinstance(body, dict) else None

@@ -6,7 +6,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import MessageQueue, dumps, loads
+from firearrow.broker.fastjson import MessageQueue, dumps, loads_body
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names, reading
@@ -79,7 +79,7 @@ class TopicsHandler:
         """All or none; Apache makes none if one of them is as it should be already."""
         try:
             raw = reading.items(
-                reading.members(loads(request.body), "body").get("topicConfigList"), "topicConfigList"
+                reading.members(loads_body(request.body), "body").get("topicConfigList"), "topicConfigList"
             )
             if len(raw) > LIST_MAX:
                 raise ValueError(f"topicConfigList of {len(raw)} topics, at most {LIST_MAX}")

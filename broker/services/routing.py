@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
-from firearrow.broker.fastjson import MessageQueue, loads
+from firearrow.broker.fastjson import MessageQueue, loads_body
 from firearrow.broker.peer import Address, Peer
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.routes import RouteTable
@@ -97,7 +97,7 @@ class Routing:
 
 def _queues_of(topic: str, body: bytes) -> Queues:
     """Of a TopicRouteData. ValueError."""
-    of = reading.members(loads(body), "the route")
+    of = reading.members(loads_body(body), "the route")
     found = []
     for item in reading.items(of.get("queueDatas"), "queueDatas"):
         data = reading.members(item, "queueDatas")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from firearrow.broker.fastjson import loads
+from firearrow.broker.fastjson import loads_body
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.subscriptions import Subscription
 
@@ -57,7 +57,7 @@ class Heartbeat:
     @staticmethod
     def read(body: bytes) -> "Heartbeat":
         """ValueError names the member that is wrong."""
-        of = reading.members(loads(body, BYTES_MAX), "heartbeat")
+        of = reading.members(loads_body(body, BYTES_MAX), "heartbeat")
         client_id = reading.text(of, "clientID")
         if len(client_id) > CLIENT_ID_CHARS_MAX:
             raise ValueError(f"clientID of {len(client_id)} characters, at most {CLIENT_ID_CHARS_MAX}")

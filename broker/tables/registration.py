@@ -15,6 +15,8 @@ from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.reading import items, members, members_or_none, number
 
 INFLATED_BYTES_MAX = 32 << 20
+LENIENT_BYTES_MAX = 1 << 20
+"""Registrations that map static topics have bare numbers as keys."""
 TOPICS_MAX = 100_000
 QUEUES_MAX = 65_536
 FILTER_SERVERS_MAX = 64
@@ -63,10 +65,10 @@ def register_body(body: bytes, client_version: int, compressed: bool) -> Registe
     if not body:
         return RegisterBody(DataVersion(), {}, None)
     if client_version < BODY_VERSION_MIN:
-        return _wrapper(fastjson.loads(body), None)
+        return _wrapper(fastjson.loads_body(body, lenient_bytes_max=LENIENT_BYTES_MAX), None)
     if compressed:
         return _Compressed(_inflated(body)).register_body()
-    document = members(fastjson.loads(body), "the body")
+    document = members(fastjson.loads_body(body, lenient_bytes_max=LENIENT_BYTES_MAX), "the body")
     filters = document.get("filterServerList")
     wrapper = document.get("topicConfigSerializeWrapper")
     return _wrapper(wrapper, None if filters is None else _filter_servers(filters))
@@ -131,12 +133,12 @@ class _Compressed:
         self._at = 0
 
     def register_body(self) -> RegisterBody:
-        version = DataVersion.from_object(fastjson.loads(self._part("dataVersion")))
+        version = DataVersion.from_object(fastjson.loads_body(self._part("dataVersion")))
         count = self._number("the number of topics")
         if not 0 <= count <= TOPICS_MAX:
             raise ValueError(f"the number of topics is {count}, at most {TOPICS_MAX}")
         topics = dict(self._topic() for _ in range(count))
-        filters = _filter_servers(fastjson.loads(self._part("filterServerList")))
+        filters = _filter_servers(fastjson.loads_body(self._part("filterServerList")))
         return RegisterBody(version, topics, filters)
 
     def _topic(self) -> tuple[str, QueueData]:

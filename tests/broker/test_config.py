@@ -15,6 +15,7 @@ OURS = {
     "maxFilterCacheChars",
     "maxHalfMessagesWaiting",
     "maxHeldPulls",
+    "maxConnectionBytes",
     "maxReplyBytesWaiting",
     "com.rocketmq.remoting.frameMaxLength",
     "fastPath",

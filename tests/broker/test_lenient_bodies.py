@@ -1,0 +1,25 @@
+"""What a peer sends is read leniently only while that is quick."""
+
+import pytest
+
+from firearrow.broker.fastjson import BODY_LENIENT_BYTES_MAX, JsonError, loads, loads_body
+
+
+def bare(size: int) -> bytes:
+    """JSON with a bare key, so many bytes."""
+    return b'{1:"' + b"x" * (size - 6) + b'"}'
+
+
+def test_small_bodies_may_be_lenient() -> None:
+    assert loads_body(bare(BODY_LENIENT_BYTES_MAX)) == {"1": "x" * (BODY_LENIENT_BYTES_MAX - 6)}
+
+
+def test_one_byte_more_must_be_strict() -> None:
+    with pytest.raises(JsonError, match=f"at most {BODY_LENIENT_BYTES_MAX} may be read leniently"):
+        loads_body(bare(BODY_LENIENT_BYTES_MAX + 1))
+    strict = b'{"1":"' + b"x" * BODY_LENIENT_BYTES_MAX + b'"}'
+    assert loads_body(strict) == {"1": "x" * BODY_LENIENT_BYTES_MAX}
+
+
+def test_files_are_lenient_beyond() -> None:
+    assert len(loads(bare(BODY_LENIENT_BYTES_MAX + 1))["1"]) == BODY_LENIENT_BYTES_MAX - 5
