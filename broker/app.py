@@ -17,6 +17,7 @@ from firearrow._native.store.store import memory_bytes
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.clock import SystemClock
 from firearrow.broker.config import Config
+from firearrow.broker.disk_space import measured
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.durable import durable
 from firearrow.broker.errors import StartError
@@ -51,7 +52,6 @@ from firearrow.broker.peer import Address, Routes
 from firearrow.broker.process import seconds_since_start, stop_on_signals
 from firearrow.broker.server import Server
 from firearrow.broker.services.adoption import adopt
-from firearrow.broker.services.disk_space import measured
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.holds import Holds
 from firearrow.broker.services.periodic import Periodic

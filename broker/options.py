@@ -71,6 +71,18 @@ class Options:
     lights_max: int = _option(20_000, "maxLmqConsumeQueueNum", high=1 << 24)
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
     reply_bytes_max: int = _option(64 << 20, "maxReplyBytesWaiting", "running", low=1 << 16)  # ours
+    # retention
+    reserved_hours: int = _option(72, "fileReservedTime", "running", high=1 << 24)
+    delete_when: str = _option("04", "deleteWhen", "running")
+    clean_interval_ms: int = _option(10_000, "cleanResourceInterval", "running", low=10)
+    delete_files_max: int = _option(10, "deleteFileBatchMax", "running", low=1)
+    delete_interval_ms: int = _option(100, "deleteCommitLogFilesInterval", "running")
+    queue_delete_interval_ms: int = _option(100, "deleteConsumeQueueFilesInterval", "running")
+    redelete_interval_ms: int = _option(120_000, "redeleteHangedFileInterval", "running")
+    disk_reclaim_percent: int = _option(75, "diskMaxUsedSpaceRatio", "running")
+    disk_force_percent: int = _option(85, "diskSpaceCleanForciblyRatio", "running")
+    disk_full_percent: int = _option(90, "diskSpaceWarningLevelRatio", "running")
+    clean_forcibly: bool = _option(True, "cleanFileForciblyEnable", "running")
     # timer messages
     timer_precision_ms: int = _option(1000, "timerPrecisionMs")
     timer_max_delay_s: int = _option(259_200, "timerMaxDelaySec", "running", low=1, high=1 << 31)
@@ -160,6 +172,17 @@ class Options:
         return tuple(levels)
 
     @property
+    def delete_hours(self) -> frozenset[int]:
+        """Of `deleteWhen`: hours of the day, local time. ValueError names what is wrong."""
+        words = self.delete_when.rstrip(";").split(";")
+        hours = frozenset(int(word) if word.isdecimal() and len(word) < 3 else 24 for word in words)
+        if max(hours) > 23:
+            raise ValueError(
+                f"deleteWhen must be hours 0 to 23 with ; between them, not {self.delete_when[:64]!r}"
+            )
+        return hours
+
+    @property
     def multi_dispatch(self) -> bool:
         """Messages may name light queues."""
         return self.lmq and self.multi
@@ -198,6 +221,8 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         return number
     if key == "messageDelayLevel":
         _ = Options(delay_levels=text).delay_levels_ms
+    if key == "deleteWhen":
+        _ = Options(delete_when=text).delete_hours
     if key == "defaultMessageRequestMode" and text not in ("PULL", "POP"):
         raise ValueError(f"defaultMessageRequestMode must be PULL or POP, not {text[:64]!r}")
     if key == "flushDiskType" and text not in ("ASYNC_FLUSH", "SYNC_FLUSH"):

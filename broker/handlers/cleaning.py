@@ -1,26 +1,30 @@
 """Files that nobody needs: queues of topics that are gone (316), expired queues (306), expired log (329)."""
 
+from collections.abc import Callable
+
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables.names import LMQ_PREFIX
 from firearrow.broker.tables.topics import TopicTable
 
-HOUR_MS = 3_600_000
-
 
 class CleaningHandler:
-    """`reserved_hours`: log segments younger than this stay (Apache's fileReservedTime)."""
+    """`delete_expired()` and `clean_queues()` ask for a round of retention, which goes on behind the answer."""
 
     def __init__(
-        self, store: MessageStore, topics: TopicTable, clock: Clock, reserved_hours: int = 72
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        *,
+        delete_expired: Callable[[], None],
+        clean_queues: Callable[[], None],
     ) -> None:
         self._store = store
         self._topics = topics
-        self._clock = clock
-        self._reserved_ms = reserved_hours * HOUR_MS
+        self._delete_expired = delete_expired
+        self._clean_queues = clean_queues
 
     def routes(self) -> Routes:
         return {
@@ -37,9 +41,9 @@ class CleaningHandler:
         return request.answer()
 
     def clean_queues(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        self._store.clean_queues()
+        self._clean_queues()
         return request.answer()
 
     def delete_segments(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        self._store.drop_segments(older_than_ms=self._reserved_ms, now_ms=self._clock.now_ms())
+        self._delete_expired()
         return request.answer()

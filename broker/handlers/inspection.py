@@ -12,6 +12,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import properties
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config, ConfigError
+from firearrow.broker.disk_space import measured
 from firearrow.broker.errors import Refusal
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.stats import Stats, Window
@@ -139,12 +140,11 @@ class InspectionHandler:
     def _disk(self) -> dict[str, str]:
         options = self._config.options
         folder = options.commitlog_path or os.path.join(options.store_root, "commitlog")
-        log, queues = shutil.disk_usage(folder), shutil.disk_usage(options.store_root)
-        ratio = f"{log.used / log.total:.2f}"
+        log, use = shutil.disk_usage(folder), measured(folder, options.store_root)
         return {
-            "commitLogDiskRatio": ratio,
-            f"commitLogDiskRatio_{folder}": ratio,
-            "consumeQueueDiskRatio": f"{queues.used / queues.total:.2f}",
+            "commitLogDiskRatio": str(use.log),
+            f"commitLogDiskRatio_{folder}": str(use.log),
+            "consumeQueueDiskRatio": str(use.queues),
             "commitLogDirCapacity": f"Total : {_size(log.total)}, Free : {_size(log.free)}.",
         }
 

@@ -217,10 +217,13 @@ class SendHandler:
 
     def _put_fault(self, refused: PutRefused) -> tuple[int, str]:
         if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
-            return (
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                "service not available now. The store has stopped taking messages.",
-            )
+            remark = "service not available now. The store has stopped taking messages."
+            if self._store.full is not None:
+                remark = (
+                    "service not available now. It may be caused by one of the following reasons: the broker's disk is "
+                    f"full [{self._store.full}], messages are put to the slave, message store has been shut down, etc."
+                )
+            return ResponseCode.SERVICE_NOT_AVAILABLE, remark
         return ResponseCode.MESSAGE_ILLEGAL, (
             "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
             f"{self._config.options.max_message_bytes}B, msg properties length limit 32KB."

@@ -101,7 +101,8 @@ class DelayService:
         _disarm(level)
         if level.busy or not self._running:
             return
-        now, at = self._clock.now_ms(), level.offset
+        low = self._store.min_offset(names.SCHEDULE_TOPIC, level.number - 1)
+        now, at = self._clock.now_ms(), max(level.offset, low)
         last: Placed | None = None
         for entry in self._store.entries(names.SCHEDULE_TOPIC, level.number - 1, at, SLICE):
             wait_ms = entry.tags_code - now

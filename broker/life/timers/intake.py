@@ -92,7 +92,9 @@ class Intake:
             self._arm(AGAIN_S)
 
     def _take(self) -> None:
-        offset = self._works.check.queue_offset
+        check = self._works.check
+        check.queue_offset = max(check.queue_offset, self._store.min_offset(names.TIMER_TOPIC, 0))
+        offset = check.queue_offset
         entries = self._store.entries(names.TIMER_TOPIC, 0, offset, SLICE)
         if not entries:
             return

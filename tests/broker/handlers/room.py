@@ -48,8 +48,6 @@ class MadeUpStore:
     near: bool = True
     min_physical: int = 0
     dropped: list[str] = field(default_factory=list)
-    cleaned: int = 0
-    segments_older_than_ms: int | None = None
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return self.begins.get((topic, queue_id), 0)
@@ -83,14 +81,6 @@ class MadeUpStore:
         self.dropped.append(topic)
         return 1
 
-    def clean_queues(self) -> int:
-        self.cleaned += 1
-        return 0
-
-    def drop_segments(self, *, older_than_ms: int, now_ms: int) -> int:
-        self.segments_older_than_ms = older_than_ms
-        return 0
-
 
 class Routed(Protocol):
     def routes(self) -> Routes: ...
@@ -99,6 +89,7 @@ class Routed(Protocol):
 class Room:
     def __init__(self, **options: Any) -> None:  # noqa: ANN401
         self.clock = ManualClock()
+        self.asked: list[str] = []
         self.config = Config(dataclasses.replace(Options(broker_name="broker-a"), **options))
         self.fake = MadeUpStore()
         store = cast(MessageStore, self.fake)
@@ -126,7 +117,12 @@ class Room:
             ResetsHandler(
                 self.offsets, self.topics, self.groups, self.table, store=store, config=self.config
             ),
-            CleaningHandler(store, self.topics, self.clock),
+            CleaningHandler(
+                store,
+                self.topics,
+                delete_expired=lambda: self.asked.append("delete expired"),
+                clean_queues=lambda: self.asked.append("clean queues"),
+            ),
         )
 
     def serve(self, *handlers: Routed) -> None:

@@ -1,0 +1,208 @@
+"""Retention: the log's oldest segments go, queues and index follow (Apache's CleanCommitLogService and
+CleanConsumeQueueService). Deletes nothing that is not expired unless the disk is nearly full, never the active segment.
+
+The log's start moves first; then each queue's, in slices, and readers that wait there are told. Loop thread; the file
+system is asked, and files are deleted, in a thread of its own.
+"""
+
+import asyncio
+import datetime
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from firearrow._native.store.segment import Segment
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
+from firearrow.broker.disk_space import DiskUse, Pressure, pressure
+
+log = logging.getLogger("firearrow.retention")
+
+HOUR_MS = 3_600_000
+MANUAL_ROUNDS = 20
+SLICE = 256
+"""Queues that are looked at before others get their turn."""
+ALL_MS = 1 << 62
+
+Queue = tuple[str, int]
+
+
+class Retention:
+    """`measure()` runs in the thread and may raise OSError; `moved(queues)` hears which queues begin later now."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
+        config: Config,
+        clock: Clock,
+        *,
+        measure: Callable[[], DiskUse],
+        moved: Callable[[set[Queue]], None],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._measure = measure
+        self._moved = moved
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="retention")
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._manual_rounds = 0
+        self._cleaned_below = -1
+        self._standing: Segment | None = None
+        """It was let go and could not be deleted: nothing behind it may go before it."""
+        self._standing_since_ms = 0
+        self._troubled = False
+        self.use: DiskUse | None = None
+        """As it was measured last."""
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(self._run())
+
+    async def stop(self) -> None:
+        """What is being deleted is gone before this returns."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._thread.shutdown()
+
+    def delete_expired(self) -> None:
+        """As if it were the hour, for some rounds (mqadmin deleteExpiredCommitLog)."""
+        self._manual_rounds = MANUAL_ROUNDS
+        self._wake.set()
+
+    def clean_queues(self) -> None:
+        """Look at all queues once more (mqadmin cleanExpiredCQ)."""
+        self._cleaned_below = -1
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._config.options.clean_interval_ms / 1000):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            try:
+                await self.round()
+                self._troubled = False
+            except OSError as error:
+                if not self._troubled:
+                    log.warning("old files cannot be deleted now: %s", error)
+                self._troubled = True
+
+    async def round(self) -> None:
+        """OSError: what could not be deleted stands, the next round goes on."""
+        level = await self._look()
+        manual, self._manual_rounds = self._manual_rounds > 0, max(self._manual_rounds - 1, 0)
+        try:
+            if await self._is_rid() and (manual or level or self._is_hour()):
+                await self._delete_segments(level)
+        finally:
+            if self._store.min_physical > self._cleaned_below:
+                await self._clean()
+
+    # ---- the disk ----
+
+    async def _look(self) -> Pressure:
+        """How full the disk is. Full stays full until no file has to go by force any more."""
+        self.use = await self._loop.run_in_executor(self._thread, self._measure)
+        level = pressure(self.use, self._config.options)
+        was_full = self._store.full is not None
+        full = level is Pressure.FULL or (was_full and level is Pressure.FORCE)
+        if full and not was_full:
+            log.error("the disk is nearly full (%s): messages are refused until there is room", self.use)
+        elif was_full and not full:
+            log.warning("the disk has room again (%s): messages are taken", self.use)
+        self._store.full = str(self.use) if full else None
+        return level
+
+    # ---- the log ----
+
+    def _is_hour(self) -> bool:
+        hour = datetime.datetime.fromtimestamp(self._clock.now_ms() / 1000).astimezone().hour
+        return hour in self._config.options.delete_hours
+
+    def expired_ms(self) -> int:
+        """Files that were written to last at this time, or before it, are expired."""
+        return self._clock.now_ms() - self._config.options.reserved_hours * HOUR_MS
+
+    async def _delete_segments(self, level: Pressure) -> None:
+        options = self._config.options
+        forced = level >= Pressure.FORCE and options.clean_forcibly
+        before_ms, count = ALL_MS if forced else self.expired_ms(), 0
+        while count < options.delete_files_max:
+            if count:
+                await asyncio.sleep(options.delete_interval_ms / 1000)
+            segment = self._store.let_go_segment(modified_before_ms=before_ms)
+            if segment is None:
+                break
+            count += 1
+            await self._delete(segment)
+        if count:
+            log.info("%d segments deleted, the log begins at %d", count, self._store.min_physical)
+        elif level:
+            log.warning("the disk fills up (%s), and no segment of the log may be deleted", self.use)
+
+    async def _delete(self, segment: Segment) -> None:
+        self._standing, self._standing_since_ms = segment, self._clock.monotonic_ms()
+        await self._loop.run_in_executor(self._thread, segment.discard, True)
+        self._standing = None
+
+    async def _is_rid(self) -> bool:
+        """Whether every segment that was let go is gone; one that stands is tried again now and then."""
+        if self._standing is None:
+            return True
+        waited_ms = self._clock.monotonic_ms() - self._standing_since_ms
+        if waited_ms >= self._config.options.redelete_interval_ms:
+            await self._delete(self._standing)
+        return self._standing is None
+
+    # ---- queues and index ----
+
+    async def _clean(self) -> None:
+        begin, failed = self._store.min_physical, None
+        for number, queue in enumerate(self._store.queues()):
+            if number % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+            try:
+                await self._clean_queue(queue)
+            except OSError as error:  # the others need not wait for it
+                failed = error
+        for file in self._store.let_go_index_files():
+            await self._loop.run_in_executor(self._thread, file.discard, True)
+        if failed is not None:
+            raise failed
+        self._cleaned_below = begin
+
+    async def _clean_queue(self, queue: Queue) -> None:
+        moved, gone = self._store.clean_queue(*queue, at_most=1)
+        if moved:
+            self._moved({queue})
+        while gone:
+            await self._pause(queue)
+            _, gone = self._store.clean_queue(*queue, at_most=1)
+
+    async def _pause(self, queue: Queue) -> None:
+        """The deleted file is gone for good before the queue's next one goes."""
+        topic, queue_id = queue
+        folder = os.path.join(self._store.root, "consumequeue", topic, str(queue_id))
+        await self._loop.run_in_executor(self._thread, _sync_folder, folder)
+        await asyncio.sleep(self._config.options.queue_delete_interval_ms / 1000)
+
+
+def _sync_folder(folder: str) -> None:
+    """A queue may have been deleted meanwhile, folder and all."""
+    try:
+        opened = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,1 @@
+"""Stores that live long: what is deleted when, and what their readers learn of it."""

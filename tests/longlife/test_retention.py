@@ -1,0 +1,270 @@
+"""Retention with a clock and a disk that are told: what goes, when, and what stays."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.fetch import GetStatus
+from firearrow._native.store.places import PutRefused, PutStatus
+from firearrow.broker.config import ConfigError, apply
+from firearrow.broker.disk_space import DiskUse
+from firearrow.broker.options import Options
+from firearrow.broker.services.retention import HOUR_MS
+from tests.longlife.keeping import Keeping
+from tests.store.stores import open_store, put, read
+
+
+def test_expired_segments_go_in_the_hour(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=4)
+    room.fill()
+    room.age(73 * HOUR_MS)
+    before = room.segments()
+    room.rounds()
+    assert room.segments() == before[10:]
+    assert room.store.min_physical == before[10]
+
+
+def test_nothing_goes_in_another_hour(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=5, delete_when="04;23")
+    room.fill()
+    room.age(1000 * HOUR_MS)
+    before = room.segments()
+    room.rounds(3)
+    assert room.segments() == before
+
+
+def test_every_hour_of_the_list_counts(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=23, delete_when="04;23")
+    room.fill()
+    room.age(73 * HOUR_MS)
+    before = room.segments()
+    room.rounds()
+    assert len(room.segments()) == len(before) - 10
+
+
+def test_a_younger_segment_stops_the_round(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=4, reserved_hours=2)
+    room.fill()
+    room.age(2 * HOUR_MS)
+    before = room.segments()
+    young = tmp_path / "commitlog" / f"{before[3]:020d}"
+    at = (room.clock.now_ms() - 2 * HOUR_MS + 1) * 1_000_000
+    os.utime(young, ns=(at, at))
+    room.rounds(3)
+    assert room.segments() == before[3:]
+
+
+def test_the_active_segment_stays(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=4, delete_files_max=1000)
+    room.fill()
+    room.age(1000 * HOUR_MS)
+    last = room.segments()[-1]
+    room.rounds()
+    assert room.segments() == [last]
+    put(room.store, b"more")
+    room.store.write()
+    assert read(room.store)[-1].body == b"more"
+
+
+def test_by_hand_goes_what_is_expired_at_any_hour(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=12, delete_files_max=2)
+    room.fill()
+    before = room.segments()
+    room.rounds(manual=True)
+    assert room.segments() == before
+    room.age(73 * HOUR_MS)
+    room.rounds(3, manual=True)
+    assert room.segments() == before[6:]
+
+
+def test_the_queues_follow_and_readers_are_told(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=4)
+    room.fill()
+    room.age(73 * HOUR_MS)
+    room.rounds()
+    for queue_id in (0, 1):
+        records = read(room.store, "T", queue_id)
+        first = room.store.min_offset("T", queue_id)
+        assert first > 0
+        assert [record.queue_offset for record in records] == list(range(first, 50))
+        assert records[0].physical_offset >= room.store.min_physical
+        assert room.queue_files(queue_id)[0] == first // 10 * 200
+        got = room.store.get("T", queue_id, first - 1, 32)
+        assert got.status is GetStatus.OFFSET_TOO_SMALL
+        assert got.next_offset == first
+    assert sorted(set(room.moved)) == [("T", 0), ("T", 1)]
+
+
+def test_what_was_deleted_stays_deleted(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=4)
+    room.fill()
+    room.age(73 * HOUR_MS)
+    room.rounds()
+    firsts = [room.store.min_offset("T", queue_id) for queue_id in (0, 1)]
+    room.store.abandon()
+    with open_store(tmp_path) as store:
+        assert [store.min_offset("T", queue_id) for queue_id in (0, 1)] == firsts
+        assert len(read(store)) == 50 - firsts[0]
+
+
+def test_a_queue_that_lost_all_goes_on_where_it_was(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=4, delete_files_max=1000)
+    room.fill(4, topic="idle")
+    room.fill()
+    room.age(73 * HOUR_MS)
+    room.rounds()
+    assert room.store.min_offset("idle", 0) == room.store.max_offset("idle", 0) == 2
+    room.store.close()
+    with open_store(tmp_path) as store:
+        assert store.max_offset("idle", 0) == 2
+        assert put(store, b"3", "idle").queue_offset == 2
+
+
+def test_index_files_of_deleted_messages_go(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=4)
+    for number in range(100):
+        put(
+            room.store, b"%0200d" % number, properties=b"KEYS\x01k%d\x02" % number, now_ms=room.clock.now_ms()
+        )
+        room.store.write()
+    room.store.sync()
+    room.age(73 * HOUR_MS)
+    files = len(list((tmp_path / "index").iterdir()))
+    room.rounds()
+    assert 0 < len(list((tmp_path / "index").iterdir())) < files
+    assert room.store.query("T", "k0", 32, 0, 1 << 60)[0] == []
+    assert len(room.store.query("T", "k99", 32, 0, 1 << 60)[0]) == 1
+
+
+def test_what_is_not_on_the_disk_does_not_go(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=4)
+    for number in range(100):
+        put(room.store, b"%0200d" % number)
+        room.store.write()
+    room.age(73 * HOUR_MS)
+    before = room.segments()
+    room.rounds()
+    assert room.segments() == before
+    room.store.sync()
+    room.rounds()
+    assert room.segments() == before[10:]
+
+
+# ---- the disk ----
+
+
+def test_above_the_first_ratio_expired_segments_go_at_any_hour(tmp_path: Path) -> None:
+    room = Keeping(tmp_path)
+    room.fill()
+    room.use = DiskUse(0.76, 0.2, 0.2)
+    before = room.segments()
+    room.rounds()
+    assert room.segments() == before, "nothing is expired"
+    room.age(73 * HOUR_MS)
+    room.use = DiskUse(0.75, 0.2, 0.2)
+    room.rounds()
+    assert room.segments() == before, "the ratio is not exceeded"
+    room.use = DiskUse(0.2, 0.76, 0.2)
+    room.rounds()
+    assert room.segments() == before[10:]
+
+
+def test_above_the_second_ratio_all_go_if_that_is_allowed(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, clean_forcibly=False)
+    room.fill()
+    room.use = DiskUse(0.86, 0.2, 0.2)
+    before = room.segments()
+    room.rounds()
+    assert room.segments() == before
+    room.config.update({"cleanFileForciblyEnable": "true"})
+    room.rounds()
+    assert room.segments() == before[10:]
+    put(room.store, b"taken")
+
+
+def test_above_the_third_ratio_messages_are_refused(tmp_path: Path) -> None:
+    room = Keeping(tmp_path)
+    room.fill()
+    room.use = DiskUse(0.91, 0.3, 0.3)
+    room.rounds()
+    with pytest.raises(PutRefused) as refused:
+        put(room.store, b"refused")
+    assert refused.value.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert room.store.full == "CL:  0.91 CQ:  0.30 INDEX:  0.30"
+    assert read(room.store), "readers are served"
+    room.use = DiskUse(0.86, 0.3, 0.3)
+    room.rounds()
+    assert room.store.full, "as long as files go by force"
+    room.use = DiskUse(0.85, 0.3, 0.3)
+    room.rounds()
+    assert room.store.full is None
+    put(room.store, b"taken")
+
+
+def test_ratios_beyond_apaches_bounds_are_taken_for_the_bounds(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, disk_full_percent=100, disk_force_percent=0)
+    room.use = DiskUse(0.30, 0.3, 0.3)
+    room.fill()
+    before = room.segments()
+    room.rounds()
+    assert room.segments() == before
+    room.use = DiskUse(0.91, 0.3, 0.3)
+    room.rounds()
+    assert room.store.full
+
+
+def test_a_segment_that_cannot_be_deleted_is_tried_again_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = Keeping(tmp_path, hour=4, redelete_interval_ms=0)
+    room.fill()
+    room.age(73 * HOUR_MS)
+    before = room.segments()
+    unlink, tries = os.unlink, 0
+
+    def failing(path: str) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3 and Path(path).name == f"{before[0]:020d}":
+            raise PermissionError(errno.EPERM, "not permitted", path)
+        unlink(path)
+
+    async def rounds() -> None:
+        retention = room.retention()
+        for _ in range(2):
+            with pytest.raises(PermissionError):
+                await retention.round()
+            assert room.segments() == before
+        await retention.round()
+        await retention.stop()
+
+    monkeypatch.setattr(os, "unlink", failing)
+    asyncio.run(rounds())
+    assert room.segments() == before[11:]
+
+
+def test_a_disk_that_cannot_be_asked_leaves_everything_as_it_is(tmp_path: Path) -> None:
+    room = Keeping(tmp_path, hour=4)
+    room.fill()
+    room.age(73 * HOUR_MS)
+    before = room.segments()
+    room.use = OSError(errno.EIO, "no answer")
+    with pytest.raises(OSError, match="no answer"):
+        room.rounds()
+    assert room.segments() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"), [("04", {4}), ("0;23", {0, 23}), ("4;", {4}), ("00;01;12", {0, 1, 12})]
+)
+def test_hours(text: str, hours: set[int]) -> None:
+    assert apply(Options(), {"deleteWhen": text}).delete_hours == hours
+
+
+@pytest.mark.parametrize("text", ["", "24", "-1", "4,5", "four", ";", "4;;5", "0" * 1000, "٤x"])
+def test_what_is_no_hour_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="deleteWhen must be hours 0 to 23"):
+        apply(Options(), {"deleteWhen": text})
