@@ -5,9 +5,9 @@ class StoreCleaning(StoreReading):
     """What an open store gives up; the appender's thread."""
 
     def queues(self) -> list[tuple[str, int]]: ...
-    def clean_queue(self, topic: str, queue_id: int) -> tuple[bool, int]:
-        """Move the queue's first readable entry to the log's start, delete files below it: (it moved, how many went).
-        OSError: what could not be deleted is there still."""
+    def clean_queue(self, topic: str, queue_id: int, *, at_most: int = 1 << 30) -> tuple[bool, int]:
+        """Move the queue's first readable entry to the log's start, delete at most so many files below it: (it moved,
+        how many went). The caller syncs the folder before it goes on. OSError: what could not be deleted stands."""
     def let_go_index_files(self) -> list[Segment]:
         """Index files whose records are all gone, for the caller to discard."""
     def let_go_segment(self, *, modified_before_ms: int) -> Segment | None:

@@ -12,14 +12,14 @@ cdef class StoreCleaning(StoreReading):
     def queues(self):
         return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
 
-    def clean_queue(self, str topic not None, int64_t queue_id):
+    def clean_queue(self, str topic not None, int64_t queue_id, *, int64_t at_most=1 << 30):
         cdef ConsumeQueue queue = self.queue(topic, queue_id)
         cdef int64_t before
         if queue is None:
             return False, 0
         before = queue.min_entry
         queue.correct_min(self.log.min_offset)
-        return queue.min_entry > before, queue.drop_old_files()
+        return queue.min_entry > before, queue.drop_old_files(at_most)
 
     def let_go_index_files(self):
         return [] if self.index is None else self.index.drop_below(self.log.min_offset)

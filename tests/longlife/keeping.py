@@ -30,7 +30,11 @@ class Keeping:
         self.folder = folder
         self.clock = ManualClock(at_hour(hour))
         self.store = open_store(folder)
-        quick: dict[str, Any] = {"delete_interval_ms": 0, "queue_delete_interval_ms": 0}
+        quick: dict[str, Any] = {
+            "delete_files_max": 4,
+            "delete_interval_ms": 0,
+            "queue_delete_interval_ms": 0,
+        }
         self.config = Config(dataclasses.replace(Options(), **(quick | options)))
         self.use: DiskUse | OSError = DiskUse(0.2, 0.2, 0.2)
         self.moved: list[tuple[str, int]] = []

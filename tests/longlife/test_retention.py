@@ -23,8 +23,8 @@ def test_expired_segments_go_in_the_hour(tmp_path: Path) -> None:
     room.age(73 * HOUR_MS)
     before = room.segments()
     room.rounds()
-    assert room.segments() == before[10:]
-    assert room.store.min_physical == before[10]
+    assert room.segments() == before[4:]
+    assert room.store.min_physical == before[4]
 
 
 def test_nothing_goes_in_another_hour(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_every_hour_of_the_list_counts(tmp_path: Path) -> None:
     room.age(73 * HOUR_MS)
     before = room.segments()
     room.rounds()
-    assert len(room.segments()) == len(before) - 10
+    assert len(room.segments()) == len(before) - 4
 
 
 def test_a_younger_segment_stops_the_round(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_what_is_not_on_the_disk_does_not_go(tmp_path: Path) -> None:
     assert room.segments() == before
     room.store.sync()
     room.rounds()
-    assert room.segments() == before[10:]
+    assert room.segments() == before[4:]
 
 
 # ---- the disk ----
@@ -169,7 +169,7 @@ def test_above_the_first_ratio_expired_segments_go_at_any_hour(tmp_path: Path) -
     assert room.segments() == before, "the ratio is not exceeded"
     room.use = DiskUse(0.2, 0.76, 0.2)
     room.rounds()
-    assert room.segments() == before[10:]
+    assert room.segments() == before[4:]
 
 
 def test_above_the_second_ratio_all_go_if_that_is_allowed(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_above_the_second_ratio_all_go_if_that_is_allowed(tmp_path: Path) -> Non
     assert room.segments() == before
     room.config.update({"cleanFileForciblyEnable": "true"})
     room.rounds()
-    assert room.segments() == before[10:]
+    assert room.segments() == before[4:]
     put(room.store, b"taken")
 
 
@@ -243,7 +243,7 @@ def test_a_segment_that_cannot_be_deleted_is_tried_again_before_the_next(
 
     monkeypatch.setattr(os, "unlink", failing)
     asyncio.run(rounds())
-    assert room.segments() == before[11:]
+    assert room.segments() == before[5:]
 
 
 def test_a_disk_that_cannot_be_asked_leaves_everything_as_it_is(tmp_path: Path) -> None:
