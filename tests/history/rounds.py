@@ -30,7 +30,7 @@ QUEUES = {"Plain": 4, "Later": 1}
 SETTINGS = {
     "messageDelayLevel": "1s 2s", "transactionTimeOut": "500", "transactionCheckInterval": "200",
     "transactionCheckMax": "1000000", "reviveInterval": "100", "mappedFileSizeCommitLog": "4194304",
-    "mappedFileSizeConsumeQueue": "20000",
+    "mappedFileSizeConsumeQueue": "20000", "brokerName": "broker-a",
 }  # fmt: skip
 ORDER_S = 90.0
 STEP_S = 0.25

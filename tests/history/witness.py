@@ -14,7 +14,7 @@ from tests.process.connection import Connection
 from tests.process.requests import pull
 
 GROUP = "Witness"
-OVERLAP = 300
+OVERLAP = 64
 EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
 COMPRESSED = 1
 

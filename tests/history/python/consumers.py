@@ -29,7 +29,7 @@ from tests.history.python.telling import tell, tell_got
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
 FAILS_EVERY = 40
-INVISIBLE_S = 3.0
+INVISIBLE_S = 2.0
 
 
 class Consumers:
