@@ -33,7 +33,7 @@ class Client:
             self._process = subprocess.Popen(
                 [*_command(language, home), self.name, name_server, str(seed), str(pace_s)],
                 stdin=subprocess.PIPE, stdout=events, stderr=log, text=True, cwd=home,
-                env=os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)},
+                env=os.environ | {"HOME": str(home), "PYTHONPATH": _python_path()},
             )  # fmt: skip
 
     def order(self, what: str) -> None:
@@ -89,6 +89,10 @@ def await_all(clients: list[Client], what: str, within_s: float) -> list[tuple[s
             raise TimeoutError(f"{', '.join(client.name for client in waiting)}: no end of {what!r}")
         time.sleep(STEP_S)
     return news
+
+
+def _python_path() -> str:
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 def _command(language: str, home: Path) -> list[str]:
