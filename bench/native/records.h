@@ -22,7 +22,7 @@ static inline const char *see_record(const unsigned char *at, size_t available, 
     if (available < RECORD_HEAD) return "a record is cut";
     record->size = be32(at);
     if (record->size > available) return "a record is longer than the answer";
-    if (be32(at + 4) != 0xDAA320A7 && be32(at + 4) != 0xDAA320A8) return "a record has another magic";
+    if (be32(at + 4) != 0xDAA320A7 && be32(at + 4) != 0xDAA320AB) return "a record has another magic";
     record->crc = be32(at + 8);
     record->queue_offset = be64(at + 20);
     uint32_t flags = be32(at + 36);

@@ -3,6 +3,8 @@
 import shutil
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +13,7 @@ import pytest
 
 from bench import compare, flow, frames, load, servers
 from bench.load import LoadError
+from bench.programs import ROOT
 from bench.rows import server_of
 from tests.path.false_broker import FalseBroker, Lie, answer, record
 
@@ -32,6 +35,14 @@ def test_every_row_gives_figures_and_goals() -> None:
         assert row.ours in measured
         assert all(of["rate"] > 0 and of["max"] >= of["p50"] > 0 for of in row.figures.values())
         assert row.goals
+
+
+def test_micro_benchmarks_and_whole_broker_runs_hold_what_they_assert() -> None:
+    """In a process of their own: their conftest is not that of the tests."""
+    command = [sys.executable, "-m", "pytest", "-q", "--benchmark-disable", "-p", "no:cacheprovider"]
+    command += ["bench/test_structures.py", "bench/test_broker.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
 def test_a_refused_connection_is_an_error() -> None:

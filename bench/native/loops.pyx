@@ -1,0 +1,175 @@
+"""Each hot structure alone, many times a call, as the hot path calls it. Built by bench/loops.py; never installed.
+
+The store's parts come out of an open MessageStore and are left as no broker may leave them: it is abandoned afterwards.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+from firearrow._native.store.bytes cimport get_i32
+from firearrow._native.store.commitlog cimport CommitLog
+from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.fetch cimport Picked, Scan, copy_picked, pick
+from firearrow._native.store.hash cimport body_crc
+from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.reading cimport StoreReading
+from firearrow._native.store.record cimport Message, RecordView, Text, check_record, encode_record, record_bytes
+from firearrow._native.wire.frame cimport FRAME_WHOLE, Frame, next_frame
+from firearrow._native.wire.header cimport Header, scan_header
+
+cdef enum:
+    BATCH = 32
+    ENTRY = 20
+    ENTRY_SIZE_AT = 8
+    ROOM = 1 << 16
+
+
+def frames(bytes window):
+    """Whole frames in it."""
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(window)
+    cdef const uint8_t *end = at + len(window)
+    cdef Frame frame
+    cdef int64_t found = 0
+    with nogil:
+        while next_frame(at, end - at, ROOM, &frame) == FRAME_WHOLE:
+            at += frame.size
+            found += 1
+    return found
+
+
+def headers(bytes text, int serializer, int64_t times):
+    """Ext fields of the last scan; 0 or less: it was refused."""
+    cdef Header header
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(text)
+    cdef Py_ssize_t length = len(text)
+    cdef int64_t n
+    cdef int reason = 0
+    with nogil:
+        for n in range(times):
+            reason |= scan_header(at, length, serializer, &header)
+    return header.fields if reason == 0 else reason
+
+
+cdef Message message_of(bytes topic, bytes properties, bytes host, bytes body):
+    cdef Message message
+    memset(&message, 0, sizeof(Message))
+    message.topic = Text(<const uint8_t *> PyBytes_AS_STRING(topic), len(topic))
+    message.properties = Text(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties))
+    message.body = Text(<const uint8_t *> PyBytes_AS_STRING(body), len(body))
+    message.born_host = message.store_host = Text(<const uint8_t *> PyBytes_AS_STRING(host), len(host))
+    message.crc = body_crc(message.body.at, message.body.length)
+    return message
+
+
+def encode(bytes topic, bytes properties, bytes host, bytes body, int64_t times):
+    """The record."""
+    cdef Message message = message_of(topic, properties, host, body)
+    cdef uint8_t room[ROOM]
+    cdef Py_ssize_t size = 0
+    cdef int64_t n
+    if record_bytes(&message) > ROOM:
+        raise ValueError("the record is too long")
+    with nogil:
+        for n in range(times):
+            message.queue_offset = n
+            size = record_bytes(&message)
+            encode_record(&message, size, room)
+    return room[:size]
+
+
+def check(bytes record, int64_t times):
+    """The sum of its states: `times` where it is whole; its CRC is looked at."""
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(record)
+    cdef Py_ssize_t length = len(record)
+    cdef RecordView view
+    cdef int64_t n, states = 0
+    with nogil:
+        for n in range(times):
+            states += check_record(at, length, ROOM, True, &view)
+    return states
+
+
+def crc(bytes body, int64_t times):
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(body)
+    cdef Py_ssize_t length = len(body)
+    cdef int32_t found = 0
+    cdef int64_t n
+    with nogil:
+        for n in range(times):
+            found = body_crc(at, length)
+    return found
+
+
+cdef class Parts:
+    """Log, one queue and index of an open store."""
+
+    cdef StoreReading store
+    cdef CommitLog log
+    cdef ConsumeQueue queue
+    cdef KeyIndex index
+
+    def __init__(self, StoreReading store not None, str topic, int queue_id):
+        self.store = store
+        self.log, self.index = store.log, store.index
+        self.queue = store.queue(topic, queue_id)
+        if self.queue is None:
+            raise ValueError("the queue has no message yet")
+
+    def append(self, bytes record, int64_t times):
+        """Stage copies of it, a write for each BATCH of them; the log's end."""
+        cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(record)
+        cdef int64_t n, place, size = len(record)
+        for n in range(times):
+            memcpy(self.log.place(size, &place), at, size)
+            if n % BATCH == BATCH - 1:
+                self.log.write()
+        return self.log.write()
+
+    def put(self, int64_t times):
+        """Entries promised and put; the queue's end."""
+        cdef int64_t n
+        for n in range(times):
+            self.queue.promise()
+            self.queue.append(n, 300, n & 3)
+        return self.queue.end_entry
+
+    def slice(self, int64_t times):
+        """Look BATCH entries up at ever other places; the sum of their sizes."""
+        cdef int64_t n, at, count, sizes = 0, places = max(self.queue.end_entry - BATCH, 1)
+        cdef const uint8_t *run
+        cdef int entry
+        for n in range(times):
+            run = self.queue.run_at(n * 7919 % places, &count)
+            for entry in range(<int> min(count, <int64_t> BATCH)):
+                sizes += get_i32(run + entry * ENTRY + ENTRY_SIZE_AT)
+        return sizes
+
+    def index_put(self, int64_t times):
+        """Keys whose hashes spread over the slots."""
+        cdef int64_t n
+        self.index.make_room(times)
+        for n in range(times):
+            self.index.put(<int32_t> (n * 2654435761 & 0x7FFFFFFF), n, 1700000000000)
+
+    def pull(self, list codes, int64_t times, bint copy):
+        """Pick BATCH messages with one of the tags (none: all) from the queue's start, and copy them; bytes of the last."""
+        cdef Picked picked[BATCH]
+        cdef Scan scan
+        cdef int32_t wanted[8]
+        cdef int64_t n
+        cdef uint8_t *room = <uint8_t *> PyMem_Malloc(BATCH * ROOM)
+        if room is NULL:
+            raise MemoryError()
+        try:
+            for n in range(min(len(codes), 8)):
+                wanted[n] = codes[n]
+            for n in range(times):
+                scan.picked = picked
+                pick(self.log, self.queue, &self.store.limits, 0, BATCH, BATCH * ROOM, wanted, min(len(codes), 8), None, None, &scan)
+                if copy:
+                    copy_picked(&scan, room)
+            return scan.count, scan.bytes
+        finally:
+            PyMem_Free(room)
