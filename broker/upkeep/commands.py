@@ -4,16 +4,19 @@ Imported only when `store` is asked for; each tool only when it runs.
 """
 
 import functools
+import os
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, NoReturn, ParamSpec
 
 import typer
 
 from firearrow._native.store.faults import StoreError
-from firearrow.broker.upkeep import report, verify
-from firearrow.broker.upkeep.lock import held
+from firearrow.broker.upkeep import backup, dump, report, stat, verify
+from firearrow.broker.upkeep.lock import check_folder, held
+from firearrow.broker.upkeep.records import Choice, records
 
 FINDINGS, CANNOT, INTERRUPTED = 1, 3, 130
 
@@ -52,6 +55,8 @@ def refusing(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **given)
         except StoreError as error:
             refuse(str(error), CANNOT)
+        except BrokenPipeError:  # who reads has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
             refuse(f"{error.filename or 'the store'}: {error.strerror or error}", CANNOT)
         except KeyboardInterrupt:
@@ -92,3 +97,118 @@ def verify_store(
         report.show(verified)
     if not verified.clean:
         raise typer.Exit(FINDINGS)
+
+
+@cli.command("backup")
+@refusing
+def backup_store(
+    folder: Folder,
+    target: Annotated[Path, typer.Argument(help="A new folder, or the backup made before.")],
+    beside: Annotated[
+        Path | None, typer.Option("--beside", help="A backup made before: its full log files are shared.")
+    ] = None,
+    copy: Annotated[bool, typer.Option("--copy", help="Share no file with the store.")] = False,
+    check: Annotated[
+        bool, typer.Option("--verify", help="Look at all of the copy before it counts.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    jobs: Jobs = 0,
+) -> None:
+    """Copy a store, also below a running broker; to restore is to copy it back."""
+    wanted = backup.Wanted(beside, not copy, check, jobs, quiet)
+    made, verified = backup.backup(str(folder), target, wanted)
+    if json:
+        found = report.as_object(verified) if verified is not None else None
+        told = {name: getattr(made, name) for name in backup.TOLD}
+        report.print_json({"target": str(target), **told, "verified": found})
+    else:
+        print(
+            f"{target}: log {made.log_start} to {made.log_end}; {made.linked / 1e6:.1f} MB linked, "
+            f"{made.kept / 1e6:.1f} MB kept, {made.copied / 1e6:.1f} MB copied"
+        )
+        if verified is not None:
+            report.show(verified)
+    if verified is not None and not verified.clean:
+        refuse(
+            f"{target} is as before: the copy has findings, and lies in {target}{backup.UNFINISHED}", FINDINGS
+        )
+
+
+@cli.command("stat")
+@refusing
+def stat_store(folder: Folder, json: Json = False, quiet: Quiet = False, jobs: Jobs = 0) -> None:
+    """Sizes, messages by topic and queue, times, groups with their lag, waste; also beside a running broker."""
+    check_folder(str(folder))
+    told = stat.stat(str(folder), jobs=jobs, quiet=quiet)
+    if json:
+        report.print_json(told)
+    else:
+        print("\n".join(map(dump.printable, stat.lines(told))))
+
+
+@cli.command("dump")
+@refusing
+def dump_store(
+    folder: Folder,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
+    queue: Annotated[
+        int | None, typer.Option("--queue", min=0, max=65535, help="Only of this queue.")
+    ] = None,
+    from_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--from-offset", min=0, help="Queue offset with --topic and --queue, else place in the log."
+        ),
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", help="One of its keys, or its unique key.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Stored then or later: ISO 8601, or ms.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Stored before: ISO 8601, or ms.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="So many at most; 0: all.")] = 0,
+    body: Annotated[dump.Body, typer.Option("--body", help="How bodies are shown.")] = dump.Body.TEXT,
+    body_folder: Annotated[Path | None, typer.Option("--body-folder", help="For --body file.")] = None,
+    entries: Annotated[bool, typer.Option("--queue-entries", help="Entries of --topic and --queue.")] = False,
+    index: Annotated[bool, typer.Option("--index", help="The heads of the index files.")] = False,
+    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="What the checkpoint says.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
+    index_slots: IndexSlots = 0,
+) -> None:
+    """Print records, or what else lies there; also beside a running broker."""
+    root = str(folder)
+    check_folder(root)
+    if sum((entries, index, checkpoint)) > 1:
+        raise typer.BadParameter("one of --queue-entries, --index, --checkpoint")
+    if entries:
+        if topic is None or queue is None:
+            raise typer.BadParameter("--queue-entries needs --topic and --queue")
+        dump.print_rows(dump.entry_rows(root, topic, queue, from_offset), json=json, limit=limit)
+    elif index:
+        dump.print_rows(dump.index_rows(root, index_slots), json=json, limit=limit)
+    elif checkpoint:
+        dump.print_rows(iter((dump.checkpoint_row(root),)), json=json)
+    else:
+        if (body is dump.Body.FILE) != (body_folder is not None):
+            raise typer.BadParameter("--body file and --body-folder FOLDER go together")
+        if body_folder is not None:
+            body_folder.mkdir(parents=True, exist_ok=True)
+        choice = Choice(
+            topic, queue, from_offset, key, _time_ms(since, "--since"), _time_ms(until, "--until"), limit
+        )
+        rows = dump.RecordRows(body, body_folder)
+        found = records(root, choice, lambda text: print(f"firearrow store: {text}", file=sys.stderr))
+        dump.print_all(found, rows.row if json else None, rows.line)
+
+
+def _time_ms(text: str | None, option: str) -> int | None:
+    """Without a zone it is UTC."""
+    if text is None or text.isdecimal():
+        return None if text is None else int(text[:18])
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{option} needs a time such as 2026-11-21T05:13:00Z, or ms, not {text!r}"
+        ) from None
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,12 +1,12 @@
-"""`firearrow store …` as a process, as people run it."""
+"""`firearrow store …` as people run it, in this process; what it prints and its code."""
 
+import contextlib
+import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PROGRAM = "from firearrow.broker.cli import main; main()"
+from firearrow.broker.upkeep import commands
 
 
 class Ran(NamedTuple):
@@ -19,9 +19,16 @@ class Ran(NamedTuple):
         return json.loads(self.out)
 
 
-def run(*arguments: str | Path, within_s: float = 60) -> Ran:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "store", *map(str, arguments)],
-        capture_output=True, text=True, timeout=within_s, check=False,
-    )  # fmt: skip
-    return Ran(done.returncode, done.stdout, done.stderr)
+def run(*arguments: str | Path) -> Ran:
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+    err = io.StringIO()
+    code: object = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            commands.cli([str(each) for each in arguments], prog_name="firearrow store")
+        except SystemExit as end:
+            code = end.code
+    assert code is None or isinstance(code, int)
+    buffer = out.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return Ran(code or 0, buffer.getvalue().decode(), err.getvalue())

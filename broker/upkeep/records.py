@@ -1,0 +1,121 @@
+"""Which records of a store are wanted, and in which order: the log's, or a queue's. Reads only; one thread.
+
+Over damage it goes on at the next record that knows its own place, and says so.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, Entries
+from firearrow._native.files.log import Log
+from firearrow._native.files.log_walk import LogWalk, boundary
+from firearrow._native.files.mappings import Mappings
+from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.record import Record, RecordError, decode
+
+WINDOW_BYTES = 8 << 20
+ENTRIES_AT_ONCE = 4096
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is not None must fit. Times: when it was stored, ms, `until_ms` exclusive. `from_offset`: of the queue, or
+    physical without a queue. `limit` 0: all. `key`: one of KEYS, or UNIQ_KEY."""
+
+    topic: str | None = None
+    queue_id: int | None = None
+    from_offset: int | None = None
+    key: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    limit: int = 0
+
+    def fits(self, record: Record) -> bool:
+        return (
+            (self.topic is None or record.topic == self.topic)
+            and (self.queue_id is None or record.queue_id == self.queue_id)
+            and (self.since_ms is None or record.store_timestamp >= self.since_ms)
+            and (self.until_ms is None or record.store_timestamp < self.until_ms)
+            and (self.key is None or self._has_key(record.properties))
+        )
+
+    def _has_key(self, properties: dict[str, str]) -> bool:
+        return self.key == properties.get("UNIQ_KEY") or self.key in properties.get("KEYS", "").split(" ")
+
+
+def records(root: str, choice: Choice, told: Told, *, check_crc: bool = True) -> Iterator[Record]:
+    """Those that fit, in the log's order; in the queue's if topic and queue are given, which shows what they show.
+
+    `told` hears what cannot be read. StoreUnreadable.
+    """
+    in_queue = choice.topic is not None and choice.queue_id is not None
+    found = _of_queue(root, choice, told) if in_queue else _of_log(root, choice, told, check_crc=check_crc)
+    count = 0
+    for record in found:
+        if choice.fits(record) or (in_queue and _fits_light(choice, record)):
+            yield record
+            count += 1
+            if count == choice.limit:
+                return
+
+
+def _fits_light(choice: Choice, record: Record) -> bool:
+    """A light queue shows records of other topics."""
+    light = choice.topic is not None and choice.topic.startswith("%LMQ%")
+    other = Choice(key=choice.key, since_ms=choice.since_ms, until_ms=choice.until_ms)
+    return light and other.fits(record)
+
+
+def _of_log(root: str, choice: Choice, told: Told, *, check_crc: bool) -> Iterator[Record]:
+    log = Log(os.path.join(root, "commitlog"), Mappings())
+    start = boundary(log, choice.from_offset or log.first)
+    if start is None:
+        return
+
+    def torn(low: int, high: int, why: str) -> None:
+        told(f"from {low} to {high}: {why}")
+
+    for spans in LogWalk(log, start, None, torn, check_crc=check_crc).spans(WINDOW_BYTES):
+        for number in range(len(spans)):
+            if choice.topic is None or spans.topic(number) == choice.topic:
+                yield spans[number]
+
+
+def _of_queue(root: str, choice: Choice, told: Told) -> Iterator[Record]:
+    folder = queue_folder(root, choice.topic or "", choice.queue_id or 0)
+    log = Log(os.path.join(root, "commitlog"), Mappings())
+    for number, physical, size, _ in queue_entries(folder, choice.from_offset):
+        data = log.record(physical, size)
+        try:
+            yield decode(data)
+        except RecordError as error:
+            if physical >= log.first:
+                told(
+                    f"entry {number} shows {physical}: {error if data else 'no record of its size is there'}"
+                )
+
+
+def queue_folder(root: str, topic: str, queue_id: int) -> str:
+    """StoreUnreadable: the store has no such queue."""
+    folder = os.path.join(root, "consumequeue", topic, str(queue_id))
+    if "/" in topic or not topic or not os.path.isdir(folder):
+        raise StoreUnreadable(
+            f"{root} has no queue {queue_id} of {topic!r}: `firearrow store stat` names those it has"
+        )
+    return folder
+
+
+def queue_entries(folder: str, start: int | None) -> Iterator[tuple[int, int, int, int]]:
+    """(queue offset, physical offset, size, tags code) of those that were written. StoreUnreadable."""
+    entries = Entries(folder)
+    entries.refresh()
+    try:
+        end = entries.end()
+        for first, rows in entries.runs(max(entries.first, start or 0), end, ENTRIES_AT_ONCE):
+            for number, (physical, size, code) in enumerate(ENTRY.iter_unpack(rows), first):
+                if 0 < size < PRE_BLANK_SIZE:
+                    yield number, physical, size, code
+    finally:
+        entries.close()

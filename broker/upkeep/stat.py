@@ -1,0 +1,137 @@
+"""What a store holds in numbers: sizes, messages by topic and queue, times, groups with their lag, waste. Reads only.
+
+The log is walked once, heads only. One thread, and the lane's processes.
+"""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from firearrow._native.audit.auditing import StoreSeen
+from firearrow._native.store.faults import StoreUnreadable
+from firearrow.broker.upkeep.dump import checkpoint_row, time_text
+from firearrow.broker.upkeep.offsets import read_object
+from firearrow.broker.upkeep.shape import Shape
+from firearrow.broker.upkeep.verify import Checks, verify
+
+PARTS = ("commitlog", "consumequeue", "index", "config", "timerlog", "timerwheel", "journal", "checkpoint")
+VERSIONS = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+Row = dict[str, Any]
+
+
+def stat(root: str, *, jobs: int = 0, quiet: bool = True) -> Row:
+    """An object for programs. StoreUnreadable, OSError."""
+    root = os.path.abspath(root)
+    verified = verify(root, Checks(crc=False, index=False, jobs=jobs, quiet=quiet))
+    seen = verified.seen
+    sizes = {name: size_of(Path(root, name)) for name in PARTS}
+    log_bytes = seen.numbers["log_bytes"]
+    shape = asdict(Shape.of(root))
+    return {
+        "store": root,
+        "notes": seen.state,
+        "sizes": sizes,
+        "log": {
+            "start": seen.log.start, "end": seen.log.end, "files": seen.segments, "records": seen.numbers["records"],
+            "recordBytes": log_bytes, "half": seen.numbers["half"], "blanks": seen.numbers["blanks"],
+        },
+        "waste": _waste(seen, sizes["commitlog"][1], log_bytes),
+        "times": _times(seen),
+        "topics": _topics(seen),
+        "queues": _queues(seen),
+        "groups": [{**asdict(lag), "lag": lag.lag, "gone": lag.gone} for lag in seen.lags],
+        "files": {name: shape[name] for name in ("segment_bytes", "queue_file_bytes", "index_slots", "index_entries")},
+        "checkpoint": checkpoint_row(root),
+        "versions": _versions(root),
+    }  # fmt: skip
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    """(Length, bytes that it takes on the disk) of a file, or of all below a folder; what goes meanwhile is 0."""
+    length = taken = 0
+    paths = [path] if path.is_file() else path.rglob("*")
+    for each in paths:
+        try:
+            about = each.stat()
+        except FileNotFoundError:
+            continue
+        if each.is_file():
+            length, taken = length + about.st_size, taken + about.st_blocks * 512
+    return length, taken
+
+
+def _waste(seen: StoreSeen, taken: int, log_bytes: int) -> Row:
+    """`unreached`: bytes between the log's start and its end that are no record: ends of files, damage. `reserved`: on
+    the disk behind its end."""
+    whole = seen.log.end - seen.log.start
+    return {"unreached": max(0, whole - log_bytes), "reserved": max(0, taken - whole)}
+
+
+def _times(seen: StoreSeen) -> Row:
+    spans = list(seen.tallies.times.values())
+    first, last = (
+        min((each[0] for each in spans), default=None),
+        max((each[1] for each in spans), default=None),
+    )
+    return {"first": first, "last": last}
+
+
+def _topics(seen: StoreSeen) -> list[Row]:
+    rows = seen.tallies.topics().rows.items()
+    ordered = sorted(rows, key=lambda row: (-row[1][1], row[0]))
+    return [{"topic": key[0], "messages": messages, "bytes": size} for key, (messages, size) in ordered]
+
+
+def _queues(seen: StoreSeen) -> list[Row]:
+    tallies, found = seen.tallies, []
+    for topic, queue_id in sorted(
+        {*seen.queues, *((str(key[0]), int(key[1])) for key in tallies.queues.rows)}
+    ):
+        queue = seen.queues.get((topic, queue_id))
+        messages, size = tallies.queues.rows.get((topic, queue_id), (0, 0))
+        first_ms, last_ms = tallies.times.get((topic, queue_id), (None, None))
+        found.append({
+            "topic": topic, "queueId": queue_id, "first": queue.first if queue else None,
+            "end": queue.end if queue else None, "messages": messages, "bytes": size, "firstTimestamp": first_ms,
+            "lastTimestamp": last_ms,
+        })  # fmt: skip
+    return found
+
+
+def _versions(root: str) -> Row:
+    """The dataVersion counters of config files; None: the file cannot be read, or has none."""
+    found: Row = {}
+    for name in VERSIONS:
+        try:
+            version = read_object(Path(root, "config", name)).get("dataVersion")
+        except StoreUnreadable:
+            version = None
+        found[name] = version if isinstance(version, dict) else None
+    return found
+
+
+def lines(told: Row) -> list[str]:
+    """For people."""
+    log, times, waste = told["log"], told["times"], told["waste"]
+    said = [
+        f"{told['store']}: {log['records']} records, log {log['start']} to {log['end']} in {log['files']} files"
+    ]
+    said += [f"  note: {note}" for note in told["notes"]]
+    if times["first"] is not None:
+        said.append(f"  stored from {time_text(times['first'])} to {time_text(times['last'])}")
+    for name, (length, taken) in told["sizes"].items():
+        said.append(f"  {name:<14} {length / 1e6:>12.1f} MB, {taken / 1e6:.1f} MB on disk")
+    said.append(f"  no record: {waste['unreached']} bytes, reserved behind the end: {waste['reserved']}")
+    said.append("  topic, messages, bytes")
+    said += [f"  {row['topic']}  {row['messages']}  {row['bytes']}" for row in told["topics"]]
+    said.append("  queue: first to end, messages in the log")
+    for row in told["queues"]:
+        said.append(f"  {row['topic']}:{row['queueId']}  {row['first']} to {row['end']}  {row['messages']}")
+    if told["groups"]:
+        said.append("  group, queue: offset of end, lag")
+    for row in told["groups"]:
+        said.append(
+            f"  {row['group']}  {row['topic']}:{row['queue_id']}  {row['offset']} of {row['end']}  {row['lag']}"
+        )
+    return said

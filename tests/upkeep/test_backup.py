@@ -1,0 +1,302 @@
+"""`backup`: a copy is a good store, also of a running broker; what was acknowledged before it began is in it."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.faults import StoreUnreadable
+from firearrow.broker.upkeep import backup as module
+from firearrow.broker.upkeep.backup import BEFORE, UNFINISHED, Wanted, backup
+from firearrow.broker.upkeep.manifest import NAME, Manifest
+from firearrow.broker.upkeep.verify import verify
+from tests.process.requests import read_queue, send
+from tests.process.running import Broker
+from tests.store.stores import bodies, open_store
+from tests.upkeep.damaged import LOG_0, QUEUES, body, files_of, flip, made, unpacked
+from tests.upkeep.tool import run
+
+SMALL = (
+    "mappedFileSizeCommitLog=262144", "mappedFileSizeConsumeQueue=2000", "maxHashSlotNum=500", "maxIndexNum=2000",
+)  # fmt: skip
+SETTINGS = tuple(word for option in SMALL for word in ("--set", option))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "copy"
+
+
+def inode(path: Path) -> int:
+    return path.stat().st_ino
+
+
+def all_bodies(root: Path) -> dict[tuple[str, int], list[bytes]]:
+    with open_store(root) as store:
+        return {queue: bodies(store, *queue) for queue in QUEUES}
+
+
+def expected(messages: int) -> dict[tuple[str, int], list[bytes]]:
+    return {
+        queue: [body(number) for number in range(at, messages, len(QUEUES))]
+        for at, queue in enumerate(QUEUES)
+    }
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# ---- a stopped store ----
+
+
+def test_a_stopped_store_is_copied_whole_and_full_files_are_shared(root: Path, target: Path) -> None:
+    made(root)
+    before = files_of(root)
+    manifest, verified = backup(str(root), target, Wanted(verify=True))
+    assert verified is not None
+    assert verified.clean, verified.findings
+    logs = names(root / "commitlog")
+    assert names(target / "commitlog") == logs
+    shared = [name for name in logs if inode(root / "commitlog" / name) == inode(target / "commitlog" / name)]
+    assert shared == logs[:-1]
+    assert manifest.linked == 4096 * len(shared)
+    for name in set(before) - {"lock"}:
+        path = target / name
+        assert path.read_bytes() == (root / name).read_bytes(), name
+        assert name.startswith("commitlog") or inode(path) != inode(root / name), name
+    assert not (target / "lock").exists()
+    assert files_of(root) == before
+    restored = shutil.copytree(target, target.parent / "restored")
+    assert all_bodies(restored) == expected(126)
+    assert verify(str(target)).clean, "what was restored is another store"
+
+
+def test_a_killed_store_is_copied_as_it_is_and_recovers(root: Path, target: Path) -> None:
+    made(root)
+    store = open_store(root)
+    store.prepare()
+    store.abandon()
+    end = len(names(root / "commitlog"))
+    backup(str(root), target)
+    assert (target / "abort").read_bytes() == (root / "abort").read_bytes()
+    assert len(names(target / "commitlog")) == end
+    active = names(root / "commitlog")[verify(str(root)).seen.log.end // 4096]
+    assert inode(root / "commitlog" / active) != inode(target / "commitlog" / active), (
+        "it is written to again"
+    )
+    assert all_bodies(target) == expected(126)
+
+
+def test_apaches_store_is_copied_and_clean(tmp_path: Path) -> None:
+    apache = unpacked("store-apache", tmp_path)
+    ran = run("backup", apache, tmp_path / "copy", "--verify", "--json", "--quiet")
+    assert ran.code == 0, ran
+    assert ran.told["verified"]["clean"]
+    assert ran.told["linked"] == 2 * 262144
+    assert (tmp_path / "copy/compaction/position-checkpoint").exists()
+
+
+def test_a_second_run_copies_only_what_is_new(root: Path, target: Path) -> None:
+    made(root)
+    wanted = Wanted(links=False, verify=True)
+    first, _ = backup(str(root), target, wanted)
+    assert first.linked == 0
+    assert inode(root / LOG_0) != inode(target / LOG_0)
+    kept = inode(target / LOG_0)
+    made(root, 63, start=126)
+    second, verified = backup(str(root), target, wanted)
+    assert verified is not None
+    assert verified.clean
+    assert second.kept == 4096 * len(first.sealed)
+    assert inode(target / LOG_0) == kept
+    assert names(target.parent) == ["copy", "store"]
+    assert all_bodies(shutil.copytree(target, target.parent / "restored")) == expected(189)
+
+
+def test_a_backup_beside_another_shares_its_files_and_leaves_it(
+    root: Path, target: Path, tmp_path: Path
+) -> None:
+    made(root)
+    backup(str(root), target, Wanted(links=False))
+    before = files_of(target)
+    made(root, 63, start=126)
+    other, _ = backup(str(root), tmp_path / "next", Wanted(beside=target, links=False))
+    assert other.kept > 0
+    assert inode(tmp_path / "next" / LOG_0) == inode(target / LOG_0)
+    assert files_of(target) == before
+    assert all_bodies(shutil.copytree(target, tmp_path / "one")) == expected(126)
+    assert all_bodies(shutil.copytree(tmp_path / "next", tmp_path / "two")) == expected(189)
+
+
+def test_a_file_of_the_source_that_is_another_one_now_is_not_kept(root: Path, target: Path) -> None:
+    places = made(root)
+    backup(str(root), target, Wanted(links=False))
+    flip(root / LOG_0, places[8] + 90)
+    again, verified = backup(str(root), target, Wanted(links=False, verify=True))
+    assert verified is not None
+    assert not verified.clean
+    assert again.kept < again.log_end
+    assert verify(str(target)).clean, "a copy with findings takes no good one's place"
+    assert verify(str(target) + UNFINISHED).seen.findings.totals == {"bad CRC": 1}
+
+
+def test_where_links_are_not_allowed_all_is_copied(
+    root: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(root)
+
+    def refused(*_: str) -> None:
+        raise PermissionError(1, "no links here")
+
+    monkeypatch.setattr(os, "link", refused)
+    manifest, verified = backup(str(root), target, Wanted(verify=True))
+    assert (manifest.linked, manifest.kept) == (0, 0)
+    assert verified is not None
+    assert verified.clean
+
+
+# ---- a running broker ----
+
+
+def test_a_copy_taken_under_load_holds_what_was_acknowledged_before(root: Path, target: Path) -> None:
+    """Two copies one after the other, while a client sends; each is started, and read whole."""
+    with Broker(root, *SETTINGS) as broker:
+        acknowledged: list[bytes] = []
+        enough, stop = threading.Event(), threading.Event()
+
+        def sending() -> None:
+            with broker.connect() as connection:
+                while not stop.is_set():
+                    text = f"order {len(acknowledged)} ".encode() * 40
+                    assert send(connection, "Orders", text, len(acknowledged) % 4, "red").code == 0
+                    acknowledged.append(text)
+                    if len(acknowledged) % 400 == 0:
+                        enough.set()
+
+        thread = threading.Thread(target=sending)
+        thread.start()
+        copies = []
+        try:
+            for number in range(2):
+                assert enough.wait(60)
+                enough.clear()
+                known = len(acknowledged)
+                manifest, verified = backup(str(root), target, Wanted(verify=True))
+                assert verified is not None
+                assert verified.clean, verified.findings
+                assert manifest.live
+                copies.append((known, Path(shutil.copytree(target, target.parent / f"restored{number}"))))
+        finally:
+            stop.set()
+            thread.join()
+        assert broker.stop() == 0
+    for known, copy in copies:
+        read_back(copy, acknowledged, known)
+    assert verify(str(root)).clean
+
+
+def read_back(copy: Path, acknowledged: list[bytes], known: int) -> None:
+    """A broker on the copy has the first `known` messages at least, in order, and none that was not sent."""
+    with Broker(copy, *SETTINGS) as broker, broker.connect() as connection:
+        for queue_id in range(4):
+            found = [record.body for record in read_queue(connection, "Orders", queue_id)]
+            wanted = [acknowledged[number] for number in range(queue_id, len(acknowledged), 4)]
+            assert found == wanted[: len(found)]
+            assert len(found) >= len(range(queue_id, known, 4))
+        assert broker.stop() == 0
+    assert verify(str(copy)).clean
+
+
+def test_files_that_retention_takes_meanwhile_are_left_out(
+    root: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(root)
+    copied: Callable[..., int | None] = module.copy_file
+
+    def taken(source: str, *rest: object, **more: object) -> int | None:
+        if source.endswith(f"{8192:020d}"):
+            for name in names(root / "commitlog")[:3]:
+                (root / "commitlog" / name).unlink()
+        return copied(source, *rest, **more)
+
+    monkeypatch.setattr(module, "copy_file", taken)
+    manifest, verified = backup(str(root), target, Wanted(links=False, verify=True))
+    assert manifest.log_start == 12288
+    assert names(target / "commitlog")[0] == f"{12288:020d}"
+    assert verified is not None
+    assert verified.clean, verified.findings
+
+
+# ---- what must not happen ----
+
+
+def test_an_ended_run_leaves_the_backup_before(
+    root: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(root)
+    backup(str(root), target)
+    before = files_of(target)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "sync_tree", interrupted)
+        ran = run("backup", root, target)
+        assert (ran.code, ran.err) == (130, "firearrow store: interrupted\n")
+    assert files_of(target) == before
+    assert names(target.parent) == ["copy", "store"]
+    target.rename(str(target) + BEFORE)  # as if the power had gone between the last two steps
+    backup(str(root), target)
+    assert names(target.parent) == ["copy", "store"]
+
+
+def test_targets_that_are_something_else_are_refused(root: Path, tmp_path: Path) -> None:
+    made(root)
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "photo.jpg").write_bytes(b"x")
+    used = tmp_path / "used"
+    backup(str(root), used)
+    open_store(used).close()
+    odd = tmp_path / "odd"
+    odd.mkdir()
+    (odd / NAME).write_bytes(b'{"format":1,"sealed":[]}')
+    sentences = {
+        full: "is not empty and no backup",
+        used: "was used by a broker",
+        odd: "is no paper of a backup",
+        root: "may not lie in each other",
+        root / "inside": "may not lie in each other",
+    }
+    for target, says in sentences.items():
+        ran = run("backup", root, target)
+        assert ran.code == 3, ran
+        assert says in ran.err
+        assert ran.err.count("\n") == 1
+    assert run("backup", root, tmp_path / "new", "--beside", full).code == 3
+    assert run("backup", full, tmp_path / "new").code == 3
+    assert (full / "photo.jpg").exists()
+    in_the_way = tmp_path / f"new{UNFINISHED}"
+    in_the_way.mkdir()
+    (in_the_way / "mine").touch()
+    with pytest.raises(StoreUnreadable, match="is in the way"):
+        backup(str(root), tmp_path / "new")
+    assert (in_the_way / "mine").exists()
+
+
+def test_the_paper_says_what_was_copied(root: Path, target: Path) -> None:
+    made(root)
+    manifest, _ = backup(str(root), target)
+    assert Manifest.of(target) == manifest
+    assert (manifest.log_start, manifest.live, manifest.source) == (0, False, str(root))
+    assert manifest.log_end == verify(str(root)).seen.log.end
