@@ -36,7 +36,7 @@ def main() -> int:
         parser.error(f"--longest: more than 0 and at most 3600 seconds, not {chosen.longest}")
     plan = Plan(
         languages, chosen.flush, chosen.seed, longest_s=chosen.longest,
-        settle_s=40 if languages == ("python",) else 120,
+        settle_s=80 if languages == ("python",) else 160,
         settings=dict(option.split("=") for option in WAYS[chosen.way]),
     )  # fmt: skip
     return _run(plan, chosen.rounds, chosen.way, chosen.keep)

@@ -28,9 +28,9 @@ from tests.process.requests import topic_ext
 
 QUEUES = {"Plain": 4, "Later": 1}
 SETTINGS = {
-    "messageDelayLevel": "1s 2s", "transactionTimeOut": "500", "transactionCheckInterval": "200",
-    "transactionCheckMax": "1000000", "reviveInterval": "100", "mappedFileSizeCommitLog": "4194304",
-    "mappedFileSizeConsumeQueue": "20000", "brokerName": "broker-a",
+    "messageDelayLevel": "1s 2s", "timerPrecisionMs": "100", "transactionTimeOut": "500",
+    "transactionCheckInterval": "200", "transactionCheckMax": "1000000", "reviveInterval": "100",
+    "mappedFileSizeCommitLog": "4194304", "mappedFileSizeConsumeQueue": "20000", "brokerName": "broker-a",
 }  # fmt: skip
 ORDER_S = 90.0
 STEP_S = 0.25
@@ -43,9 +43,9 @@ class Plan:
     languages: tuple[str, ...] = ("python",)
     flush: str = "ASYNC_FLUSH"
     seed: int = 1
-    pace_s: float = 0.01
+    pace_s: float = 0.03
     longest_s: float = 1.5
-    settle_s: float = 40.0
+    settle_s: float = 80.0
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -82,8 +82,8 @@ class Rounds:
         self._await("start")
         self._order("load")
 
-    def run(self) -> str:
-        """One round; how the broker came to its end."""
+    def run(self, meanwhile: Callable[[Path], None] | None = None) -> str:
+        """One round; how the broker came to its end. `meanwhile` gets the store while nobody has it."""
         time.sleep(self._draw.uniform(0, self.plan.longest_s))
         with self._broker.connect() as connection:
             self._tell(self._witness.offsets(connection, self._groups()))
@@ -93,6 +93,8 @@ class Rounds:
         else:
             self._broker.kill()
         self._tell([{"event": "stopped" if end == "stopped" else "killed", "at": time.time_ns()}])
+        if meanwhile is not None:
+            meanwhile(self._broker.store)
         if end == "killed while starting":
             self._broker.start_in_vain(self._draw.uniform(0.02, 0.6))
         self._broker.start()

@@ -20,3 +20,22 @@ def test_a_few_kills(tmp_path: Path, flush: str) -> None:
             sum(delivery.group == group for delivery in rounds.history.deliveries) > 20
             for group in rounds.history.groups
         )
+
+
+def test_a_log_that_loses_its_end_is_noticed(tmp_path: Path) -> None:
+    """Not the broker's doing: the last quarter of what was acknowledged is taken away while it is dead."""
+    with Rounds(tmp_path, Plan(longest_s=0.6)) as rounds:
+        rounds.run()
+        assert not rounds.judge()
+        rounds.run(meanwhile=_cut_the_log)
+        rounds.run()
+        assert {"lost", "gone"} <= {violation.rule for violation in rounds.judge()}
+
+
+def _cut_the_log(store: Path) -> None:
+    segment = max((store / "commitlog").iterdir())
+    data = segment.read_bytes()
+    end = len(data.rstrip(b"\x00"))
+    with segment.open("r+b") as file:
+        file.seek(end * 3 // 4)
+        file.write(bytes(end - end * 3 // 4))

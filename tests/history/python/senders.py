@@ -44,7 +44,7 @@ class Senders:
         self._resting.clear()
         ways = {
             "one": self._one, "repeated": self._repeated, "window": self._window, "batch": self._batch,
-            "delayed": self._delayed, "half": self._half,
+            "delayed": self._delayed, "timed": self._timed, "half": self._half,
         }  # fmt: skip
         self._tasks = [asyncio.create_task(self._run(way, once)) for way, once in ways.items()]
 
@@ -107,6 +107,11 @@ class Senders:
         body = body_of(name, self._draw)
         tell_send(name, LATER, body, kind="delay")
         return await self._answered(name, self._once.send(Message(LATER, body, delay_level=1)))
+
+    async def _timed(self, name: str, _: int) -> bool:
+        body = body_of(name, self._draw)
+        tell_send(name, LATER, body, kind="delay")
+        return await self._answered(name, self._once.send(Message(LATER, body, delay_s=0.7)))
 
     async def _half(self, name: str, number: int) -> bool:
         """A third commits, a third rolls back, a third is asked about first."""
