@@ -46,6 +46,7 @@ cdef class Conn:
     cdef readonly double last_seen
 
     cdef int plug_in(self, plans, Plug plug) except -1
+    cdef double now(self) except -1
     cdef uint8_t *place(self, Py_ssize_t *room) except NULL
     cdef int arrived(self, Py_ssize_t count) except -1
     cdef int take(self, const Frame *frame) except -1

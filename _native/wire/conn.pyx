@@ -98,7 +98,7 @@ cdef class Conn:
             self.unsent = self.transport.get_write_buffer_size()
             self.account()
         if self.unsent == 0 and not self.writing_paused:
-            self.last_seen = self.plans.time()
+            self.last_seen = self.now()
         return 0
 
     def close(self):
@@ -158,6 +158,10 @@ cdef class Conn:
         self.connection_made(plug)
         return 0
 
+    cdef double now(self) except -1:
+        """The loop's time, or when the engine's pass began."""
+        return self.plug.now() if self.plug is not None else self.plans.time()
+
     cdef uint8_t *place(self, Py_ssize_t *room) except NULL:
         """Where the next bytes go, and for how many there is room; `arrived` must follow before anything else."""
         cdef bytearray held = self.window
@@ -173,7 +177,7 @@ cdef class Conn:
         cdef uint8_t *at
         cdef Py_ssize_t available = self.rest_bytes + count
         cdef Py_ssize_t taken
-        self.last_seen = self.plans.time()
+        self.last_seen = self.now()
         if self.rest_bytes < SMALL_REST:
             at = <uint8_t *> PyByteArray_AS_STRING(self.window)
             if self.rest_bytes:
@@ -262,6 +266,8 @@ cdef class Conn:
         global waiting
         cdef bint stuck = self.writing_paused and not self.reads_always
         cdef bint pause = stuck or more or self.deaf
+        if pause == self.reading_paused and not more:
+            return 0
         if self.closed or self.transport is None or self.transport.is_closing():
             return 0
         if pause != self.reading_paused:

@@ -23,6 +23,7 @@ cdef class Engine:
     cdef readonly bint passing
     cdef double now
 
+    cdef double moment(self) except -1
     cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1
     cdef int serve(self, Wire wire, uint32_t events) except -1
 

@@ -60,6 +60,9 @@ cdef class Engine:
 
     def time(self):
         """As the loop's; in a pass, when it began."""
+        return self.moment()
+
+    cdef double moment(self) except -1:
         return self.now if self.passing else self.loop.time()
 
     def call_soon(self, callback):
@@ -264,6 +267,9 @@ cdef class Wire(Plug):
         return 0
 
     # ---- life ----
+
+    cdef double now(self) except -1:
+        return self.engine.moment()
 
     cdef int want(self, uint32_t interest) except -1:
         if interest != self.interest and not self.lost:
