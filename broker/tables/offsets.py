@@ -173,10 +173,11 @@ class ConsumerOffsets:
         self.version = version
 
     def restore(self, key: str, queue_id: int, queue_offset: int) -> None:
-        """What was noted after the file was written."""
+        """What was noted after the file was written; the file is to hold it before the journal lets it go."""
         group, topic = _pair(key)
         if queue_id >= 0:
             self._set(group, topic, queue_id, queue_offset)
+            self._changed((group,))
         elif key in self._table:
             self._remove([(group, topic)])
 

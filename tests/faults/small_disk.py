@@ -29,6 +29,8 @@ class SmallDisk:
         if shutil.which("mount") is None or (kind == "ext4" and shutil.which("mkfs.ext4") is None):
             pytest.skip(f"needs mount and mkfs for a small {kind}")
         self.path = folder / "disk"
+        self.store = folder / "store"
+        """A folder of the disk by another name: what a broker logs beside it stays off the disk."""
         self._image = folder / "disk.img"
         self._kind, self._mib = kind, mib
 
@@ -36,11 +38,13 @@ class SmallDisk:
         self.path.mkdir()
         if self._kind == "tmpfs":
             self._mount("-t", "tmpfs", "-o", f"size={self._mib}m", "none")
-            return self
-        with self._image.open("wb") as image:
-            image.truncate(self._mib << 20)
-        subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^resize_inode", self._image], check=True)
-        self._mount("-o", "loop,errors=remount-ro", str(self._image))
+        else:
+            with self._image.open("wb") as image:
+                image.truncate(self._mib << 20)
+            subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^resize_inode", self._image], check=True)
+            self._mount("-o", "loop,errors=remount-ro", str(self._image))
+        (self.path / "store").mkdir()
+        self.store.symlink_to(self.path / "store")
         return self
 
     def __exit__(

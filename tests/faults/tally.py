@@ -1,0 +1,76 @@
+"""Tally: what a broker acknowledged, and whether it still has it, message by message. One thread."""
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from tests.process.connection import Connection
+from tests.process.requests import pull, records, send, topic_ext
+
+Place = tuple[str, int, int]
+GROUP = "Tally"
+
+
+class Tally:
+    """`stored`: (topic, queue, offset) → body of every message that was called stored; `committed`: of `GROUP`."""
+
+    def __init__(self) -> None:
+        self.stored: dict[Place, bytes] = {}
+        self.committed: dict[tuple[str, int], int] = {}
+        self.topics: set[str] = set()
+        self.refusals: list[tuple[int, str]] = []
+        self._number = 0
+
+    def send(self, connection: Connection, topic: str, size: int = 100, queue_id: int = 0) -> int:
+        """One message of about that size; the answer's code."""
+        self._number += 1
+        body = b"%d." % self._number + b"x" * size
+        answer = send(connection, topic, body, queue_id)
+        if answer.code == ResponseCode.SUCCESS:
+            place = topic, int(answer.ext["queueId"]), int(answer.ext["queueOffset"])
+            assert place not in self.stored, f"{place} was given twice"
+            self.stored[place] = body
+        else:
+            self.refusals.append((answer.code, answer.remark or ""))
+        return answer.code
+
+    def commit(self, connection: Connection, topic: str, queue_id: int, queue_offset: int) -> int:
+        ext = {
+            "consumerGroup": GROUP,
+            "topic": topic,
+            "queueId": str(queue_id),
+            "commitOffset": str(queue_offset),
+        }
+        code = connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext).code
+        if code == ResponseCode.SUCCESS:
+            self.committed[topic, queue_id] = queue_offset
+        return code
+
+    def make_topic(self, connection: Connection, topic: str) -> tuple[int, str]:
+        answer = connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic))
+        if answer.code == ResponseCode.SUCCESS:
+            self.topics.add(topic)
+        return answer.code, "" if answer.code == 0 else answer.remark or ""
+
+    def know_group(self, connection: Connection, topic: str) -> None:
+        """A pull makes the group, so that it may commit."""
+        assert pull(connection, topic, consumerGroup=GROUP).code in (0, 19)
+
+    def check(self, connection: Connection) -> None:
+        """All of it is there, and nothing stands between that was never sent."""
+        for topic, queue_id in sorted({(topic, queue_id) for topic, queue_id, _ in self.stored}):
+            self._check_queue(connection, topic, queue_id)
+        for (topic, queue_id), committed in self.committed.items():
+            ext = {"consumerGroup": GROUP, "topic": topic, "queueId": str(queue_id)}
+            answer = connection.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext)
+            assert answer.ext.get("offset") == str(committed), (topic, queue_id, committed, answer.ext)
+        for topic in self.topics:
+            assert connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0, topic
+
+    def _check_queue(self, connection: Connection, topic: str, queue_id: int) -> None:
+        at = 0
+        found: dict[int, bytes] = {}
+        while (answer := pull(connection, topic, at, queue_id)).code == ResponseCode.SUCCESS:
+            found |= {record.queue_offset: record.body for record in records(answer.body)}
+            at = int(answer.ext["nextBeginOffset"])
+        assert list(found) == list(range(len(found)))
+        for (of_topic, of_queue, queue_offset), body in self.stored.items():
+            if (of_topic, of_queue) == (topic, queue_id):
+                assert found.get(queue_offset) == body, (topic, queue_id, queue_offset)
