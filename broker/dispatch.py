@@ -5,6 +5,7 @@ Loop thread.
 
 import asyncio
 import functools
+import inspect
 import logging
 from collections.abc import Collection, Iterable
 
@@ -15,6 +16,10 @@ from firearrow.broker.peer import Handler, Peer, Routes
 
 log = logging.getLogger("firearrow.dispatch")
 
+RUNNING_MAX = 10_000
+RUNNING_BYTES_MAX = 256 << 20
+"""Requests whose handlers take longer than a call, and their bodies: those that come then are told to try again."""
+
 
 class Dispatch:
     """A table of handlers. Each listener has its own: the VIP port serves fewer codes."""
@@ -22,6 +27,7 @@ class Dispatch:
     def __init__(self, routes: Iterable[Routes] = ()) -> None:
         self._handlers: dict[int, Handler] = {}
         self._running: set[asyncio.Future[RemotingCommand | None]] = set()
+        self._running_bytes = 0
         self.add(routes)
 
     def add(self, routes: Iterable[Routes], without: Collection[int] = ()) -> None:
@@ -46,10 +52,22 @@ class Dispatch:
             answer = self._failed(request, peer, error)
         if answer is None or isinstance(answer, RemotingCommand):
             return self._answer(request, peer, answer)
+        size = len(request.body)
+        full = len(self._running) >= RUNNING_MAX or self._running_bytes + size > RUNNING_BYTES_MAX
+        if full and inspect.iscoroutine(answer):  # not begun; a future's work is done but for the waiting
+            answer.close()
+            return self._answer(request, peer, refused(request, self._busy()))
+        self._running_bytes += size
         future = asyncio.ensure_future(answer)
         self._running.add(future)
-        future.add_done_callback(functools.partial(self._finish, request, peer))
+        future.add_done_callback(functools.partial(self._finish, request, peer, size))
         return None
+
+    def _busy(self) -> Refusal:
+        remark = (
+            f"{len(self._running)} requests of {self._running_bytes} bytes are being worked on: try again"
+        )
+        return Refusal(ResponseCode.SYSTEM_BUSY, remark)
 
     async def drain(self) -> None:
         """Wait for the handlers that still run."""
@@ -57,9 +75,14 @@ class Dispatch:
             await asyncio.gather(*self._running, return_exceptions=True)
 
     def _finish(
-        self, request: RemotingCommand, peer: Peer, future: "asyncio.Future[RemotingCommand | None]"
+        self,
+        request: RemotingCommand,
+        peer: Peer,
+        size: int,
+        future: "asyncio.Future[RemotingCommand | None]",
     ) -> None:
         self._running.discard(future)
+        self._running_bytes -= size
         if future.cancelled():
             return
         error = future.exception()

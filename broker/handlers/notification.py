@@ -17,6 +17,7 @@ from firearrow.broker.life.pop.access import Access, Look, turned
 from firearrow.broker.life.pop.holds import HeldPop, PopHolds
 from firearrow.broker.life.pop.orders import ConsumerOrders
 from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.services.holds import lightened
 from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
 
 log = logging.getLogger("firearrow.notification")
@@ -148,7 +149,8 @@ class NotificationHandler:
             if answer is not None and not request.is_oneway:
                 peer.reply(answer)
 
-        return self._notices.add(HeldPop(_place(question.look), peer, deadline_ms, again))
+        held = HeldPop(_place(question.look), peer, deadline_ms, again, lightened(request))
+        return self._notices.add(held)
 
 
 def _place(look: Look) -> tuple[str, str, int]:

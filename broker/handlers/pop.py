@@ -15,6 +15,7 @@ from firearrow.broker.life.pop.holds import HeldPop, PopHolds
 from firearrow.broker.life.pop.popping import Popped, Popping, Wanted
 from firearrow.broker.life.pop.receipts import ORDER_REVIVE_QUEUE, retry_topic
 from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.services.holds import lightened
 from firearrow.broker.services.turn import Turn
 from firearrow.broker.tables import names
 from firearrow.broker.tables.clients import ClientTable
@@ -238,7 +239,9 @@ class PopHandler:
                 log.exception("a held pop of %s@%s failed", pop.group, pop.topic)
                 peer.reply(request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
 
-        held = HeldPop((pop.topic, pop.group, max(pop.queue_id, -1)), peer, deadline_ms, again)
+        held = HeldPop(
+            (pop.topic, pop.group, max(pop.queue_id, -1)), peer, deadline_ms, again, lightened(request)
+        )
         return None if self._holds.add(held) else ResponseCode.POLLING_FULL
 
 

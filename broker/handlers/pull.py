@@ -12,7 +12,7 @@ from firearrow.broker.errors import Refusal, with_faq
 from firearrow.broker.filters.selection import Filters, Selection
 from firearrow.broker.life.broadcasts import Broadcasts
 from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.services.holds import Held, Holds
+from firearrow.broker.services.holds import Held, Holds, lightened
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
 from firearrow.broker.tables.clients import ClientTable
@@ -300,7 +300,8 @@ class PullHandler:
                 peer.reply(answer)
 
         deadline_ms = self._clock.monotonic_ms() + max(wait_ms, 0)
-        return self._holds.add(Held((pull.topic, pull.queue_id), peer, deadline_ms, wants, again))
+        queue = pull.topic, pull.queue_id
+        return self._holds.add(Held(queue, peer, deadline_ms, wants, again, lightened(request)))
 
     def _has_news(self, pull: Pull, tags: frozenset[int] | None) -> bool:
         """Whether a second pass would find a message, or has far to move on."""

@@ -9,11 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
 from firearrow.broker.peer import Peer
 
 Queue = tuple[str, int]
 TICK_MS = 100
+BYTES_MAX = 512 << 20
+"""About what held requests may take in memory, however many they are."""
+REQUEST_BYTES = 2048
+"""One without long texts."""
 Key = TypeVar("Key")
 
 
@@ -26,10 +31,17 @@ class Held:
     deadline_ms: int
     wants: Callable[[], bool]
     again: Callable[[], None]
+    weight: int = REQUEST_BYTES
+
+
+def lightened(request: RemotingCommand) -> int:
+    """About how many bytes the request takes while it waits, which it does without its body."""
+    request.body = b""
+    return REQUEST_BYTES + sum(len(name) + len(text) for name, text in request.ext.items())
 
 
 class Holds:
-    """At most `most()` held pulls; `add` says False when there is no room."""
+    """At most `most()` held pulls, of `BYTES_MAX`; `add` says False when there is no room."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, most: Callable[[], int]) -> None:
         self._loop = loop
@@ -39,6 +51,7 @@ class Holds:
         self._by_tick: dict[int, dict[Held, None]] = {}
         self._by_peer: dict[Peer, dict[Held, None]] = {}
         self._count = 0
+        self._bytes = 0
         self._ticked = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -46,7 +59,7 @@ class Holds:
         return self._count
 
     def add(self, held: Held) -> bool:
-        if self._count >= self._most():
+        if self._count >= self._most() or self._bytes + held.weight > BYTES_MAX:
             return False
         if held.peer not in self._by_peer:
             self._by_peer[held.peer] = {}
@@ -55,6 +68,7 @@ class Holds:
         self._by_queue.setdefault(held.queue, {})[held] = None
         self._by_tick.setdefault(held.deadline_ms // TICK_MS, {})[held] = None
         self._count += 1
+        self._bytes += held.weight
         if self._timer is None:
             self._ticked = self._clock.monotonic_ms() // TICK_MS
             self._timer = self._loop.call_later(TICK_MS / 1000, self._tick)
@@ -97,6 +111,7 @@ class Holds:
 
     def _drop(self, held: Held) -> None:
         self._count -= 1
+        self._bytes -= held.weight
         self._by_peer[held.peer].pop(held, None)
         _leave(self._by_queue, held.queue, held)
         _leave(self._by_tick, held.deadline_ms // TICK_MS, held)

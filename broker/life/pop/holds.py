@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.pop.receipts import retry_topic
 from firearrow.broker.peer import Peer
+from firearrow.broker.services.holds import BYTES_MAX, REQUEST_BYTES
 from firearrow.broker.tables import names
 
 Place = tuple[str, str, int]
@@ -27,10 +28,11 @@ class HeldPop:
     peer: Peer
     deadline_ms: int
     again: Callable[[bool], None]
+    weight: int = REQUEST_BYTES
 
 
 class PopHolds:
-    """At most `most()` held pops, `most_of_place()` of one place; `add` says False when there is no room."""
+    """At most `most()` held pops of `BYTES_MAX`, `most_of_place()` of a place; `add` says False when it is full."""
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class PopHolds:
         self._groups: dict[str, dict[str, int]] = {}
         self._retried: dict[str, tuple[str, str]] = {}
         self._count = 0
+        self._bytes = 0
         self._ticked = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -59,7 +62,9 @@ class PopHolds:
         return len(self._by_place.get(place, ()))
 
     def add(self, held: HeldPop) -> bool:
-        if self._count >= self._most() or self.waiting(held.place) > self._most_of_place():
+        if self._count >= self._most() or self._bytes + held.weight > BYTES_MAX:
+            return False
+        if self.waiting(held.place) > self._most_of_place():
             return False
         if held.peer not in self._by_peer:
             self._by_peer[held.peer] = {}
@@ -69,6 +74,7 @@ class PopHolds:
         self._by_tick.setdefault(held.deadline_ms // TICK_MS, {})[held] = None
         self._enter(held.place)
         self._count += 1
+        self._bytes += held.weight
         if self._timer is None:
             self._ticked = self._clock.now_ms() // TICK_MS
             self._timer = self._loop.call_later(TICK_MS / 1000, self._tick)
@@ -147,6 +153,7 @@ class PopHolds:
 
     def _drop(self, held: HeldPop) -> None:
         self._count -= 1
+        self._bytes -= held.weight
         self._by_peer[held.peer].pop(held, None)
         self._leave(held.place)
         waiting, tick = self._by_place[held.place], held.deadline_ms // TICK_MS

@@ -1,0 +1,90 @@
+"""Requests that wait, or are being worked on, are bounded in number and in bytes."""
+
+import asyncio
+
+import pytest
+
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker import dispatch
+from firearrow.broker.clock import ManualClock
+from firearrow.broker.dispatch import Dispatch
+from firearrow.broker.life.pop import holds as pop_holds
+from firearrow.broker.life.pop.holds import HeldPop, PopHolds
+from firearrow.broker.peer import Peer
+from firearrow.broker.services import holds
+from firearrow.broker.services.holds import REQUEST_BYTES, Held, Holds, lightened
+from tests.broker.peers import RecordedPeer
+
+
+def worked_on(count: int, body: bytes = b"") -> list[int]:
+    """Codes of the answers to so many requests whose handler waits for all of them to be there."""
+
+    async def run() -> list[int]:
+        peer, table, go_on = RecordedPeer(), Dispatch(), asyncio.Event()
+
+        async def waiting(request: RemotingCommand, peer: Peer) -> RemotingCommand:
+            await go_on.wait()
+            return request.answer()
+
+        table.add([{7: waiting}])
+        for opaque in range(count):
+            table(RemotingCommand(7, {}, body, opaque=opaque), peer)
+        go_on.set()
+        await table.drain()
+        await asyncio.sleep(0)
+        return [answer.code for answer in peer.replies]
+
+    return asyncio.run(run())
+
+
+def test_requests_that_are_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "RUNNING_MAX", 3)
+    assert worked_on(3) == [0, 0, 0]
+    assert worked_on(4) == [ResponseCode.SYSTEM_BUSY, 0, 0, 0]
+
+
+def test_bytes_that_are_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "RUNNING_BYTES_MAX", 300)
+    assert worked_on(3, bytes(100)) == [0, 0, 0]
+    assert worked_on(4, bytes(100)) == [ResponseCode.SYSTEM_BUSY, 0, 0, 0]
+
+
+def test_a_waiting_request_keeps_no_body() -> None:
+    request = RemotingCommand(11, {"topic": "T" * 100}, bytes(1 << 20))
+    assert lightened(request) == REQUEST_BYTES + 105
+    assert request.body == b""
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_bytes_of_held_pulls(monkeypatch: pytest.MonkeyPatch, over: int) -> None:
+    monkeypatch.setattr(holds, "BYTES_MAX", 1000)
+
+    async def run() -> bool:
+        waiting = Holds(asyncio.get_running_loop(), ManualClock(), lambda: 10)
+        peer = RecordedPeer()
+        assert waiting.add(Held(("T", 0), peer, 0, lambda: False, lambda: None, 900))
+        fits = waiting.add(Held(("T", 0), peer, 0, lambda: False, lambda: None, 100 + over))
+        waiting.release_all()
+        assert waiting.add(Held(("T", 0), peer, 0, lambda: False, lambda: None, 1000))
+        waiting.release_all()
+        return fits
+
+    assert asyncio.run(run()) is not bool(over)
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_bytes_of_held_pops(monkeypatch: pytest.MonkeyPatch, over: int) -> None:
+    monkeypatch.setattr(pop_holds, "BYTES_MAX", 1000)
+
+    async def run() -> bool:
+        waiting = PopHolds(asyncio.get_running_loop(), ManualClock(), lambda: 10, lambda: 10)
+        peer, place = RecordedPeer(), ("T", "G", 0)
+        assert waiting.add(HeldPop(place, peer, 0, lambda final: None, 900))
+        fits = waiting.add(HeldPop(place, peer, 0, lambda final: None, 100 + over))
+        waiting.release_all()
+        assert waiting.add(HeldPop(place, peer, 0, lambda final: None, 1000))
+        waiting.release_all()
+        return fits
+
+    assert asyncio.run(run()) is not bool(over)
