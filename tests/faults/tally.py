@@ -1,11 +1,21 @@
 """Tally: what a broker acknowledged, and whether it still has it, message by message. One thread."""
 
+import time
+from collections.abc import Callable
+
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.process.connection import Connection
 from tests.process.requests import pull, records, send, topic_ext
 
 Place = tuple[str, int, int]
 GROUP = "Tally"
+
+
+def until(asked: Callable[[], object], within_s: float = 20) -> None:
+    """Ask again and again; what is asked goes to the broker, so that each time lets it work."""
+    deadline = time.monotonic() + within_s
+    while not asked():
+        assert time.monotonic() < deadline, f"not within {within_s} s"
 
 
 class Tally:

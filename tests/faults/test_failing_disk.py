@@ -1,0 +1,118 @@
+"""A disk that fails: no more messages are taken, the answers say why, and what was confirmed is read on."""
+
+import errno
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import ResponseCode
+from tests.faults.shim import Call, Shim
+from tests.faults.small_disk import SmallDisk
+from tests.faults.tally import Tally, until
+from tests.faults.test_full_disk import FLUSHES, settings
+from tests.process.connection import Connection
+from tests.process.running import Broker
+
+REFUSED = re.compile(
+    r"service not available now\. .*(Input/output error|Read-only file system|stopped taking messages)"
+)
+QUICK = ("--set", "flushIntervalCommitLog=20", "--set", "flushIntervalConsumeQueue=20")
+
+
+def refused(connection: Connection, tally: Tally) -> bool:
+    """Whether sends are refused now; what is taken meanwhile is tallied."""
+    code = tally.send(connection, "T")
+    assert code in (0, ResponseCode.SERVICE_NOT_AVAILABLE)
+    return code != 0
+
+
+def refused_to_the_end(broker: Broker, connection: Connection, tally: Tally) -> None:
+    """It does not come back by itself: only a new start reads what the disk truly has."""
+    until(lambda: refused(connection, tally))
+    for _ in range(5):
+        assert refused(connection, tally)
+        tally.check(connection)
+    assert all(REFUSED.match(remark) for _, remark in tally.refusals), tally.refusals
+
+
+@pytest.mark.parametrize("flush", FLUSHES)
+def test_an_error_of_the_write_refuses_that_turn_alone(tmp_path: Path, flush: str) -> None:
+    tally, shim = Tally(), Shim(tmp_path)
+    with (
+        Broker(tmp_path / "store", *settings(flush), environment=shim.environment) as broker,
+        broker.connect() as connection,
+    ):
+        for _ in range(3):
+            assert tally.send(connection, "T") == 0
+            shim.fail(Call.WRITE, errno.EIO, "/commitlog/")
+            assert refused(connection, tally)
+            shim.heal()
+            assert tally.send(connection, "T") == 0
+        tally.check(connection)
+        broker.kill()
+    with Broker(tmp_path / "store", *settings(flush)) as broker, broker.connect() as connection:
+        tally.check(connection)
+
+
+@pytest.mark.parametrize("flush", FLUSHES)
+@pytest.mark.parametrize(
+    ("call", "path"), [(Call.SYNC, "/commitlog/"), (Call.MSYNC, "/consumequeue/"), (Call.MSYNC, "/index/")]
+)
+def test_an_error_of_a_sync_ends_the_taking(tmp_path: Path, flush: str, call: Call, path: str) -> None:
+    """The error comes once; the kernel would call every later sync good."""
+    tally, shim = Tally(), Shim(tmp_path)
+    with (
+        Broker(tmp_path / "store", *settings(flush), *QUICK, environment=shim.environment) as broker,
+        broker.connect() as connection,
+    ):
+        assert tally.send(connection, "T") == 0
+        shim.fail(call, errno.EIO, path, times=1)
+        refused_to_the_end(broker, connection, tally)
+        tally.know_group(connection, "T")
+        assert tally.commit(connection, "T", 0, 1) == 0
+        assert broker.stop() == 3
+        assert broker.log.read_text().count("Mend the disk and start the broker again") == 1
+    with Broker(tmp_path / "store", *settings(flush)) as broker, broker.connect() as connection:
+        tally.check(connection)
+        assert tally.send(connection, "T") == 0
+
+
+@pytest.mark.parametrize("call", [Call.OPEN, Call.WRITE, Call.SYNC])
+def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path: Path, call: Call) -> None:
+    tally, shim = Tally(), Shim(tmp_path)
+    with (
+        Broker(tmp_path / "store", *QUICK, environment=shim.environment) as broker,
+        broker.connect() as connection,
+    ):
+        rule = shim.fail(call, errno.EIO, "/checkpoint")
+        until(lambda: tally.send(connection, "T") == 0 and shim.failures(rule) > 2)
+        assert broker.log.read_text().count("the checkpoint could not be written") == 1
+        broker.kill()
+    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+        tally.check(connection)
+
+
+@pytest.mark.parametrize("flush", FLUSHES)
+@pytest.mark.parametrize("fault", [SmallDisk.turn_read_only, SmallDisk.shut_down])
+def test_a_file_system_that_gives_up(tmp_path: Path, flush: str, fault: Callable[[SmallDisk], None]) -> None:
+    """Remounted read-only by the kernel, or gone under us: the process lives and serves what it has."""
+    tally = Tally()
+    with SmallDisk(tmp_path) as disk:
+        with Broker(disk.store, *settings(flush)) as broker, broker.connect() as connection:
+            for _ in range(20):
+                assert tally.send(connection, "T") == 0
+            tally.know_group(connection, "T")
+            assert tally.commit(connection, "T", 0, 5) == 0
+            subprocess.run(["sync", "-f", disk.path], check=True)
+            fault(disk)
+            refused_to_the_end(broker, connection, tally)
+            code, remark = tally.make_topic(connection, "New")
+            assert (code, "make room" in remark) == (ResponseCode.SYSTEM_ERROR, True)
+            assert broker.stop() == 3
+        disk.mount_again()
+        with Broker(disk.store, *settings(flush)) as broker, broker.connect() as connection:
+            tally.check(connection)
+            assert tally.send(connection, "T") == 0
