@@ -15,6 +15,7 @@ from firearrow._native.wire.loose_json import JsonError as JsonError  # noqa: PL
 
 BYTES_MAX = 64 << 20
 LENIENT_BYTES_MAX = 4 << 20
+BODY_VALUES_MAX = 250_000
 BODY_LENIENT_BYTES_MAX = 64 << 10
 """Of what a peer sends: leniently a MiB takes seconds, in which nobody else is served."""
 
@@ -54,9 +55,15 @@ def loads(data: bytes | str, bytes_max: int = BYTES_MAX, *, lenient_bytes_max: i
 
 
 def loads_body(
-    body: bytes, bytes_max: int = BYTES_MAX, *, lenient_bytes_max: int = BODY_LENIENT_BYTES_MAX
+    body: bytes,
+    bytes_max: int = BYTES_MAX,
+    *,
+    lenient_bytes_max: int = BODY_LENIENT_BYTES_MAX,
+    values_max: int = BODY_VALUES_MAX,
 ) -> Any:  # noqa: ANN401
-    """As `loads`, of what a peer sent: it must be strict JSON unless it is small. JsonError."""
+    """As `loads`, of what a peer sent: it must be strict JSON unless it is small, and hold not too much. JsonError."""
+    if body.count(b",") > values_max:
+        raise JsonError(f"JSON of {len(body)} bytes with more than {values_max} commas")
     return loads(body, bytes_max, lenient_bytes_max=lenient_bytes_max)
 
 

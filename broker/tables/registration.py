@@ -18,6 +18,7 @@ INFLATED_BYTES_MAX = 32 << 20
 LENIENT_BYTES_MAX = 1 << 20
 """Registrations that map static topics have bare numbers as keys."""
 TOPICS_MAX = 100_000
+VALUES_MAX = 20 * TOPICS_MAX
 QUEUES_MAX = 65_536
 FILTER_SERVERS_MAX = 64
 NAME_CHARS_MAX = 255
@@ -65,13 +66,18 @@ def register_body(body: bytes, client_version: int, compressed: bool) -> Registe
     if not body:
         return RegisterBody(DataVersion(), {}, None)
     if client_version < BODY_VERSION_MIN:
-        return _wrapper(fastjson.loads_body(body, lenient_bytes_max=LENIENT_BYTES_MAX), None)
+        return _wrapper(_document(body), None)
     if compressed:
         return _Compressed(_inflated(body)).register_body()
-    document = members(fastjson.loads_body(body, lenient_bytes_max=LENIENT_BYTES_MAX), "the body")
+    document = members(_document(body), "the body")
     filters = document.get("filterServerList")
     wrapper = document.get("topicConfigSerializeWrapper")
     return _wrapper(wrapper, None if filters is None else _filter_servers(filters))
+
+
+def _document(body: bytes) -> object:
+    """In a thread of its own when it is large; so it may hold more than other bodies."""
+    return fastjson.loads_body(body, lenient_bytes_max=LENIENT_BYTES_MAX, values_max=VALUES_MAX)
 
 
 def queue_data(config: Mapping[Any, Any]) -> QueueData:

@@ -183,10 +183,11 @@ def registrations(field: Field) -> Crowd:
             version = {"counter": n + 1, "timestamp": n, "stateVersion": 0}
             own = {f"{key}-{n}": config | {"topicName": f"{key}-{n}"} for key, config in table.items()}
             wrapper = {"topicConfigSerializeWrapper": {"topicConfigTable": own, "dataVersion": version}}
-            body = zlib.compress(json.dumps(wrapper | {"filterServerList": []}).encode(), 1)
+            body = json.dumps(wrapper | {"filterServerList": []}).encode()
             ext = {
                 "brokerName": f"fake{n}", "brokerAddr": f"127.0.0.1:{n % 60000 + 1}", "clusterName": "Fake",
-                "haServerAddr": "", "brokerId": "0", "compressed": "true", "bodyCrc32": str(zlib.crc32(body)),
+                "haServerAddr": "h:1", "brokerId": "0", "compressed": "false",
+                "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
             }  # fmt: skip
             yield request(RequestCode.REGISTER_BROKER, ext, body)
             kv = {"namespace": f"N{n}", "key": f"k{n}", "value": "v" * 60_000}

@@ -1,9 +1,15 @@
 """Who goes when connections are too many or hold too much."""
 
+import asyncio
 import resource
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import pytest
+
+from firearrow.broker import crowding
 from firearrow.broker.crowding import RESERVED_MAX, connections_max, heaviest, silent
+from firearrow.broker.server import Server
 
 
 @dataclass
@@ -33,3 +39,58 @@ def test_the_heaviest_go_until_it_is_enough() -> None:
 def test_the_silent_are_those_that_never_spoke() -> None:
     crowd = [One(last_seen=1.0), One(last_seen=5.0), One(received_frames=1, last_seen=1.0)]
     assert silent(crowd, 5.0) == [crowd[0]]
+
+
+async def is_open(reader: asyncio.StreamReader) -> bool:
+    """Nothing is ever said to it: it is open as long as nothing can be read."""
+    try:
+        return await asyncio.wait_for(reader.read(1), 0.1) != b""
+    except TimeoutError:
+        return True
+    except ConnectionError:
+        return False
+
+
+def serve(work: Callable[[Server, int], Awaitable[None]], *, engine: bool) -> None:
+    async def run() -> None:
+        server = Server(asyncio.get_running_loop(), idle_s=60, frame_bytes_max=1 << 20, engine=engine)
+        _, port = await server.listen("127.0.0.1", 0, lambda request, peer: peer.reply(request.answer()))
+        try:
+            await work(server, port)
+        finally:
+            await server.close(1)
+
+    asyncio.run(run())
+
+
+WAYS = pytest.mark.parametrize("engine", [True, False])
+
+
+@WAYS
+def test_one_more_than_there_may_be_is_closed(monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
+    monkeypatch.setattr(crowding, "connections_max", lambda: 2)
+
+    async def work(server: Server, port: int) -> None:
+        places = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        assert [await is_open(reader) for reader, _ in places] == [True, True, False]
+        assert len(server.connections) == 2
+        for _, writer in places:
+            writer.close()
+
+    serve(work, engine=engine)
+
+
+@WAYS
+def test_the_silent_make_room(monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
+    monkeypatch.setattr(crowding, "connections_max", lambda: 2)
+    monkeypatch.setattr(crowding, "SILENT_S", -1.0)
+
+    async def work(server: Server, port: int) -> None:
+        places = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        assert not [reader for reader, _ in places if await is_open(reader)]
+        late = await asyncio.open_connection("127.0.0.1", port)
+        assert await is_open(late[0])
+        for _, writer in (*places, late):
+            writer.close()
+
+    serve(work, engine=engine)

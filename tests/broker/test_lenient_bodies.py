@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow.broker.fastjson import BODY_LENIENT_BYTES_MAX, JsonError, loads, loads_body
+from firearrow.broker.fastjson import BODY_LENIENT_BYTES_MAX, BODY_VALUES_MAX, JsonError, loads, loads_body
 
 
 def bare(size: int) -> bytes:
@@ -23,3 +23,9 @@ def test_one_byte_more_must_be_strict() -> None:
 
 def test_files_are_lenient_beyond() -> None:
     assert len(loads(bare(BODY_LENIENT_BYTES_MAX + 1))["1"]) == BODY_LENIENT_BYTES_MAX - 5
+
+
+def test_values_are_bounded_before_they_are_made() -> None:
+    assert len(loads_body(b"[" + b"0," * BODY_VALUES_MAX + b"0]")) == BODY_VALUES_MAX + 1
+    with pytest.raises(JsonError, match=f"more than {BODY_VALUES_MAX} commas"):
+        loads_body(b"[" + b"0," * BODY_VALUES_MAX + b"0,0]")
