@@ -16,11 +16,10 @@ cdef struct Slot:
     bint used
 
 cdef class Place:
-    # One queue of a topic, with what this turn put there.
+    # One queue of a topic.
     cdef ConsumeQueue queue
     cdef readonly tuple key               # (topic, queue id)
     cdef int64_t run                      # number of the run that touched it last
-    cdef int64_t messages, bytes, requests
 
 cdef class Topic:
     cdef readonly bytes name
@@ -29,6 +28,8 @@ cdef class Topic:
     cdef readonly bint sendable, multi_tags
     cdef list places                      # queue id → Place or None, as long as it has to be
     cdef int64_t forgotten                # the store's count when the places were found
+    cdef int64_t run                      # number of the run that touched it last, and what was put since it counted
+    cdef int64_t messages, bytes, requests
 
     cdef Place place(self, MessageStore store, int32_t queue_id)
 

@@ -18,7 +18,7 @@ cdef class Run:
         self.since_ms = since_ms
         self.stats = stats
         self.answers = Writer()
-        self.places = []
+        self.topics, self.places = [], []
 
     def __dealloc__(self):
         self.drop()
@@ -33,14 +33,17 @@ cdef class Run:
 
     # ---- what a sender does ----
 
-    cdef int note(self, Place place, int64_t messages, int64_t end, int64_t size) except -1:
+    cdef int note(self, Topic topic, Place place, int64_t messages, int64_t end, int64_t size) except -1:
         """So many messages of one request were staged in the queue, up to `end` of the log."""
         if place.run != self.number:
             place.run = self.number
             self.places.append(place)
-        place.messages += messages
-        place.bytes += size
-        place.requests += 1
+        if topic.run != self.number:
+            topic.run = self.number
+            self.topics.append(topic)
+        topic.messages += messages
+        topic.bytes += size
+        topic.requests += 1
         self.end = end
         return 0
 
@@ -68,11 +71,11 @@ cdef class Run:
 
     cdef int settle(self) except -1:
         """Count what was put."""
-        cdef Place place
-        for place in self.places:
-            if place.requests > 0:
-                self.stats.put(place.key[0], place.messages, place.bytes, place.requests)
-                place.messages = place.bytes = place.requests = 0
+        cdef Topic topic
+        for topic in self.topics:
+            if topic.requests > 0:
+                self.stats.put(topic.text, topic.messages, topic.bytes, topic.requests)
+                topic.messages = topic.bytes = topic.requests = 0
         return 0
 
     # ---- what the turn does ----

@@ -117,7 +117,7 @@ cdef class Sender:
             end = self.store.stage(message, place.queue, None)
         except PutRefused:
             return NOT_MINE
-        self.run.note(place, 1, end, size)
+        self.run.note(topic, place, 1, end, size)
         self.answer(front, frame, fields, done, place, message.queue_offset, &message.physical_offset, 1)
         return TAKEN
 
@@ -140,7 +140,7 @@ cdef class Sender:
         end = self.stage_items(frame, place, message, places)
         if end < 0:
             return NOT_MINE
-        self.run.note(place, count, end, end - places[0])
+        self.run.note(topic, place, count, end, end - places[0])
         self.answer(front, frame, fields, done, place, first, places, count)
         return TAKEN
 
