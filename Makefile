@@ -5,7 +5,7 @@ STAMP  := $(VENV)/.built
 WORKERS ?= 2
 SOURCES := pyproject.toml setup.py $(shell find _native -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: run test build debug lint bench clean
+.PHONY: run test build debug lint bench compare profile report clean
 run: $(STAMP)
 	$(BIN)/firearrow broker $(ARGS)
 test: $(VENV)/.test
@@ -14,7 +14,13 @@ build: $(STAMP)
 lint: $(VENV)/.test
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 bench: $(VENV)/.test
-	$(BIN)/pytest bench --benchmark-enable $(ARGS)
+	$(BIN)/pytest bench --benchmark-only $(ARGS)
+compare: $(VENV)/.test
+	$(BIN)/python -m bench.compare --rounds 3 $(ARGS)
+profile: $(VENV)/.test
+	$(BIN)/python -m bench.profile $(ARGS)
+report: $(VENV)/.test
+	$(BIN)/python -m bench.report $(ARGS)
 debug: $(VENV)/.test
 	FIREARROW_DEBUG=1 $(BIN)/python setup.py -q build_ext --inplace --force && $(BIN)/pytest $(ARGS)
 

@@ -17,6 +17,11 @@ TOPICS_MAX = 1000
 """Topics that one request makes."""
 
 
+def size(body_bytes: int) -> str:
+    """As names of rows have it."""
+    return f"{body_bytes // 1024} KiB" if body_bytes % 1024 == 0 else f"{body_bytes} B"
+
+
 def topic_frame(topic: str = TOPIC, queues: int = QUEUES) -> bytes:
     ext = {
         "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),

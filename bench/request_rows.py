@@ -1,5 +1,6 @@
 """Rows of requests and answers: sends one by one, pipelined, in batches and synced, and pulls of what is there."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from bench import frames, load, rows
@@ -51,9 +52,11 @@ def pulling_floor(requests: int) -> Work:
     return work
 
 
-def redis(made: list[bytes], connections: int, depth: int, requests: int) -> Work:
+def redis(
+    make: Callable[[int], list[bytes]], body_bytes: int, connections: int, depth: int, requests: int
+) -> Work:
     return lambda server, part: load.drive(
-        server.address, made, connections=connections, depth=depth, requests=int(requests * part)
+        server.address, make(body_bytes), connections=connections, depth=depth, requests=int(requests * part)
     )
 
 
@@ -65,7 +68,7 @@ def _topic(server: Server, part: float) -> None:
 def one_by_one(body_bytes: int) -> Row:
     goals = [rows.of("floor", 0.9), rows.of("apache", 5), rows.memory()]
     return Row(
-        f"send 64 x 1, {body_bytes} B", OURS,
+        f"send 64 x 1, {frames.size(body_bytes)}", OURS,
         {
             OURS: sending(body_bytes, 64, 1, 200_000),
             "floor": sending(body_bytes, 64, 1, 200_000, check=False),
@@ -79,11 +82,11 @@ def one_by_one(body_bytes: int) -> Row:
 def pipelined(body_bytes: int) -> Row:
     goals = [rows.of("redis SET", 0.85), rows.of("redis XADD", 1.8), rows.of("apache", 20), rows.memory()]
     return Row(
-        f"send 8 x 32, {body_bytes} B", OURS,
+        f"send 8 x 32, {frames.size(body_bytes)}", OURS,
         {
             OURS: sending(body_bytes, 8, 32, 800_000),
-            "redis SET": redis(frames.redis_sets(body_bytes), 8, 32, 800_000),
-            "redis XADD": redis(frames.redis_adds(body_bytes), 8, 32, 400_000),
+            "redis SET": redis(frames.redis_sets, body_bytes, 8, 32, 800_000),
+            "redis XADD": redis(frames.redis_adds, body_bytes, 8, 32, 400_000),
             "apache": sending(body_bytes, 8, 32, 60_000),
         },
         (*goals, rows.cpu(0.65)) if body_bytes == 128 else tuple(goals),
@@ -112,7 +115,7 @@ def synced(connections: int, depth: int, requests: int, of_async: float, of_apac
         {
             "firearrow synced": work,
             OURS: work,
-            "redis synced XADD": redis(frames.redis_adds(128), connections, depth, requests // 2),
+            "redis synced XADD": redis(frames.redis_adds, 128, connections, depth, requests // 2),
             "apache synced": sending(128, connections, depth, requests // 8),
         },
         (

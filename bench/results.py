@@ -45,7 +45,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`kind`: compare, micro, clients, spark, or early (comparisons of a form that is no more written)."""
+    """`kind`: compare, micro, profile, clients, spark, or early (comparisons of a form that is no more written)."""
 
     at: int
     commit: str
@@ -56,6 +56,8 @@ class Run:
     """Name of a benchmark → median ns of one operation."""
     ready_s: dict[str, float]
     part: float
+    profile: dict[str, Any]
+    """See bench.profile."""
 
     @property
     def whole(self) -> bool:
@@ -107,7 +109,7 @@ def _run(line: dict[str, Any]) -> Run:
     rows = tuple(_told(row) if kind == "compare" else _early(row) for row in line.get("rows", ()))
     return Run(
         line["at"], line["commit"], machine, kind, rows, line.get("micro", {}), line.get("ready_s", {}),
-        line.get("part", 1),
+        line.get("part", 1), line.get("profile", {}),
     )  # fmt: skip
 
 
@@ -125,23 +127,26 @@ def _early(row: dict[str, Any]) -> Told:
     return Told(row["row"].removesuffix(", messages/s"), "firearrow", rates, ())
 
 
-def newest(runs: list[Run], kind: str = "compare") -> dict[str, tuple[Run, Told]]:
-    """Row → the last whole run that had it with its peers, or else the last that had it."""
-    found: dict[str, tuple[Run, Told]] = {}
-    for run in runs:
-        for told in run.rows if run.kind == kind and run.whole else ():
-            before = found.get(told.row)
-            if (
-                before is None
-                or len(told.figures) >= len(before[1].figures)
-                or run.at > before[0].at + WEEK_S
-            ):
-                found[told.row] = (run, told)
-    return found
+def newest_goals(runs: list[Run]) -> dict[tuple[str, str], tuple[Run, Outcome]]:
+    """Row and goal → the last whole run that measured it."""
+    return {
+        (told.row, goal.text): (run, goal)
+        for run in runs
+        if run.kind == "compare" and run.whole
+        for told in run.rows
+        for goal in told.goals
+    }
 
 
-WEEK_S = 7 * 86_400
-"""After that a run counts though it had fewer peers."""
+def newest_figures(runs: list[Run]) -> dict[tuple[str, str], tuple[Run, dict[str, float]]]:
+    """Row and server → the last whole run that measured it."""
+    return {
+        (told.row, name): (run, figures)
+        for run in runs
+        if run.kind == "compare" and run.whole
+        for told in run.rows
+        for name, figures in told.figures.items()
+    }
 
 
 def commit() -> str:

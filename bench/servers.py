@@ -167,7 +167,7 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
         "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "listenPort": str(port),
         "brokerIP1": "127.0.0.1", "namesrvAddr": f"127.0.0.1:{naming}", "storePathRootDir": str(home / "store"),
         "storePathCommitLog": str(home / "store" / "commitlog"), "autoCreateTopicEnable": "true",
-        "waitTimeMillsInSendQueue": "100000",
+        "waitTimeMillsInSendQueue": "100000", "osPageCacheBusyTimeOutMills": "100000",
     }  # fmt: skip
     conf |= dict(setting.split("=", 1) for setting in settings)
     (home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))

@@ -1,5 +1,6 @@
 """Rows of the whole broker: from producer to consumer, very many topics, very many consumers that wait, features."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -34,7 +35,7 @@ def flowing(body_bytes: int, messages: int) -> Work:
 
 def flat_out(body_bytes: int, limit: float) -> Row:
     return Row(
-        f"end to end flat out, {body_bytes} B", OURS,
+        f"end to end flat out, {frames.size(body_bytes)}", OURS,
         {OURS: flowing(body_bytes, 2_000_000), "apache": flowing(body_bytes, 80_000)},
         (rows.rate(limit), rows.of("apache", 15), rows.latency("p99", 5000), rows.memory()),
         rounds_max=3,
@@ -105,14 +106,14 @@ def beside_idlers() -> Row:
 def features() -> Row:
     """Tags, keys and the index of them against messages of the same length without any."""
 
-    def work(made: list[bytes]) -> Work:
+    def work(make: Callable[[int], list[bytes]]) -> Work:
         return lambda server, part: load.drive(
-            server.address, made, connections=8, depth=32, requests=int(800_000 * part)
+            server.address, make(128), connections=8, depth=32, requests=int(800_000 * part)
         )
 
     return Row(
         "hot features, 8 x 32, 128 B", OURS,
-        {OURS: work(frames.sends(128)), BARE: work(frames.plain_sends(128))},
+        {OURS: work(frames.sends), BARE: work(frames.plain_sends)},
         (rows.more_cpu(BARE, 0.1),),
         prepare=lambda server, part: load.create_topic(server.address, frames.TOPIC),
     )  # fmt: skip

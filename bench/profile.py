@@ -1,0 +1,183 @@
+"""Where a server's CPU time goes while a row's load runs: `python -m bench.profile ROW ...` (beginnings; none: all).
+
+perf samples our server alone; without perf, /proc tells kernel from the rest. Each row appends a line to
+bench/results.ndjson, which `bench.report` shows.
+"""
+
+import argparse
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from bench import results
+from bench.compare import rows
+from bench.peers import started
+from bench.programs import ROOT
+from bench.rows import Row, server_of
+from bench.servers import Server
+
+HERTZ = 997
+TOP = 12
+SECONDS = 5.0
+LINE = re.compile(r"^\s*[0-9a-f]+ (?P<symbol>.+) \((?P<object>[^()]*)\)\s*$")
+OURS = "our modules"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Shares add up to 1. `top`: group, module and symbol → share, the largest first."""
+
+    row: str
+    cpu_us: float
+    samples: int
+    groups: dict[str, float]
+    modules: dict[str, float] = field(default_factory=dict)
+    top: list[tuple[str, float]] = field(default_factory=list)
+
+
+def group_of(path: str) -> tuple[str, str]:
+    """Group and module of an object that perf names."""
+    if path.startswith("[") or path.endswith((".ko", "vmlinux")):
+        return ("kernel", "kernel") if "vdso" not in path else ("libc and others", "vdso")
+    file = Path(path)
+    if (ROOT / "_native") in file.parents:
+        return OURS, f"{file.parent.name}/{file.name.split('.')[0]}"
+    if "python" in file.name and ".cpython-" not in file.name:
+        return "Python", "python"
+    if "uvloop" in file.parts:
+        return "uvloop", "uvloop"
+    return "libc and others", file.name.split(".")[0]
+
+
+def profile_of(row: str, cpu_us: float, script: str) -> Profile:
+    """Of what `perf script -F ip,sym,dso` printed."""
+    groups: Counter[str] = Counter()
+    modules: Counter[str] = Counter()
+    top: Counter[str] = Counter()
+    for line in script.splitlines():
+        match = LINE.match(line)
+        if match is not None:
+            group, module = group_of(match["object"])
+            groups[group] += 1
+            modules[module] += 1
+            top[f"{module}: {readable(match['symbol'])}"] += 1
+    whole = groups.total()
+    if not whole:
+        raise RuntimeError("perf saw nothing of the server")
+
+    def shares(of: Counter[str], most: int | None = None) -> list[tuple[str, float]]:
+        return [(name, round(count / whole, 4)) for name, count in of.most_common(most)]
+
+    return Profile(row, cpu_us, whole, dict(shares(groups)), dict(shares(modules, TOP)), shares(top, TOP))
+
+
+def readable(symbol: str) -> str:
+    """A name of Cython's without what it puts around."""
+    symbol = re.sub(r"\+0x[0-9a-f]+$", "", symbol)
+    return re.sub(r"^__pyx_(?:f|pf|pw|fuse_\d+)_\d+firearrow_(?:\d+[a-z_]+?_)*\d*", "", symbol)
+
+
+@contextmanager
+def sampled(server: Server, file: Path) -> Iterator[None]:
+    pids = ",".join(str(process.pid) for process in server.processes)
+    command = ["perf", "record", "-q", "-F", str(HERTZ), "-e", "cpu-clock", "-p", pids, "-o", str(file)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as perf:
+        try:
+            yield
+        finally:
+            perf.send_signal(signal.SIGINT)
+            complaint = perf.communicate(timeout=30)[1].decode()
+    if not file.exists():
+        raise RuntimeError(f"perf recorded nothing: {complaint.strip()}")
+
+
+def times(server: Server) -> tuple[int, int]:
+    """User and system time of its processes, ticks."""
+    found = [
+        Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        for process in server.processes
+    ]
+    return sum(int(user) for user, _ in found), sum(int(system) for _, system in found)
+
+
+def loaded(row: Row, server: Server, seconds: float, part: float) -> float:
+    """The row's load again and again; the server's CPU us for a message."""
+    until, messages, before = time.monotonic() + seconds, 0, server.cpu_s()
+    while not messages or time.monotonic() < until:
+        done = row.work[row.ours](server, part)
+        messages += done.messages + done.besides
+    return (server.cpu_s() - before) / messages * 1e6
+
+
+def profiled(row: Row, seconds: float, part: float, folder: Path) -> Profile:
+    name = server_of(row.ours)
+    with ExitStack() as stack:
+        server = started(stack, {name}, folder, part)[name]
+        if row.prepare is not None:
+            row.prepare(server, part)
+        stack.enter_context(row.entered(row.ours, server, part))
+        if shutil.which("perf") is None:
+            user, system = times(server)
+            cpu_us = loaded(row, server, seconds, part)
+            user, system = times(server)[0] - user, times(server)[1] - system
+            whole = max(user + system, 1)
+            return Profile(row.name, cpu_us, whole, {"kernel": system / whole, "not kernel": user / whole})
+        file = folder / "perf.data"
+        with sampled(server, file):
+            cpu_us = loaded(row, server, seconds, part)
+        command = ["perf", "script", "-i", str(file), "-F", "ip,sym,dso"]
+        script = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+        return profile_of(row.name, cpu_us, script)
+
+
+def verdict(profile: Profile) -> str:
+    """Where the time goes, and what would be left if ours cost nothing."""
+    parts = sorted(profile.groups.items(), key=lambda item: -item[1])
+    where = ", ".join(f"{name} {share:.0%}" for name, share in parts if share >= 0.01)
+    kernel = profile.groups.get("kernel", 0)
+    rest_us = profile.cpu_us * kernel
+    first = profile.top[0][0].partition(": ")[2] if profile.top else parts[0][0]
+    limit = (
+        "the kernel is the limit: fewer or cheaper system calls alone would help"
+        if kernel >= 0.6
+        else "what runs above the kernel is the limit still"
+    )
+    return (
+        f"{profile.cpu_us:.2f} us a message: {where}; first {first}. Next limit: {limit}; with all else free it "
+        f"would be {rest_us:.2f} us."
+    )
+
+
+def main(arguments: list[str] | None = None) -> list[Profile]:
+    parser = argparse.ArgumentParser(prog="python -m bench.profile", description=__doc__)
+    parser.add_argument("rows", nargs="*", default=[], help="names begin so; none: all")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="at least so long for each row")
+    parser.add_argument(
+        "--part", type=float, default=0.5, help="of the usual number of requests, again and again"
+    )
+    parser.add_argument("--no-record", action="store_true", help="do not append to bench/results.ndjson")
+    given = parser.parse_args(arguments)
+    if not 0 < given.part <= 1 or not 0 < given.seconds <= 600:
+        parser.error("--part is above 0 and at most 1, --seconds above 0 and at most 600")
+    found = []
+    for row in rows():
+        if row.name.startswith(tuple(given.rows) or ("",)):
+            with tempfile.TemporaryDirectory(prefix="firearrow-profile-") as folder:
+                profile = profiled(row, given.seconds, given.part, Path(folder))
+            print(f"{row.name}: {verdict(profile)}", flush=True)
+            found.append(profile)
+            if not given.no_record:
+                results.append("profile", profile=asdict(profile))
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""What bench/results.ndjson tells, for people: `python -m bench.report` writes BENCHMARKS.md and bench/history.svg.
+
+Measures nothing. A row shows its newest whole run; what was not measured is said to be so.
+"""
+
+import argparse
+import datetime
+from pathlib import Path
+
+from bench import plot, results
+from bench.compare import rows
+from bench.plot import Line, Panel
+from bench.profile import Profile, verdict
+from bench.programs import ROOT
+from bench.results import Run
+
+PAGE = ROOT / "BENCHMARKS.md"
+PICTURE = ROOT / "bench" / "history.svg"
+HISTORY = 40
+"""Runs that are drawn."""
+PEERS_DRAWN = 2
+INTRODUCTION = """# Benchmarks
+
+Made by `python -m bench.report` from `bench/results.ndjson`; nothing here is written by hand.
+
+`python -m bench.compare` measures servers side by side in one run, servers on one CPU and the load on the other, in
+rounds of random order; a figure is the median of its rounds (of maxima and memory the most), and samples that others
+disturbed are taken again. Ratios are the result; the figures beside them are of one small machine. The load is native,
+and checks what it gets: codes, opaques, consecutive queue offsets, CRCs of bodies, and end to end that each message
+comes once. `c x d`: connections, and requests on the way on each. Latencies at a given rate count from the moment at
+which a message should have begun (coordinated omission); those of the flat-out rows are of half that rate.
+"""
+AGAIN = """## To measure again
+
+On a quiet machine with two CPUs, `taskset` and a C compiler; Java 17 with Maven for Apache's broker, `redis-server` for
+redis:
+
+    python -m bench.compare --rounds 3                       # all rows beside all peers
+    python -m bench.compare --rounds 3 --without apache      # the same without Java
+    python -m bench.profile                                  # where the time goes, row by row
+    pytest bench --benchmark-only                            # hot structures alone, whole-broker runs
+    python -m bench.report                                   # this page
+"""
+
+
+def page(runs: list[Run]) -> str:
+    parts = [INTRODUCTION, _machine(runs), _goals(runs), _figures(runs), _micro(runs)]
+    parts += [
+        "## History\n\nMessages a second, by run; the scale is logarithmic.\n\n![history](bench/history.svg)\n"
+    ]
+    return "\n".join(part for part in [*parts, _profiles(runs), AGAIN] if part)
+
+
+def _date(run: Run) -> str:
+    return f"{datetime.datetime.fromtimestamp(run.at, datetime.UTC):%Y-%m-%d}"
+
+
+def _machine(runs: list[Run]) -> str:
+    whole = [run for run in runs if run.kind == "compare" and run.whole]
+    if not whole:
+        return "No whole run of the comparison has been recorded yet.\n"
+    run = whole[-1]
+    told = ", ".join(f"{name} {value}" for name, value in run.machine.items())
+    started = ", ".join(f"{name} {seconds:.2f}" for name, seconds in run.ready_s.items())
+    return f"Newest run: {_date(run)}, commit `{run.commit}`; {told}.\nTo the first answer, s: {started}.\n"
+
+
+def _goals(runs: list[Run]) -> str:
+    newest = results.newest_goals(runs)
+    lines = ["## Goals", "", "| work | goal | must be | is | | commit |", "|---|---|--:|--:|---|---|"]
+    met = count = 0
+    for row in rows():
+        for goal in row.goals:
+            start = f"| {row.name} | {goal.text} | {'≤' if goal.at_most else '≥'} {goal.limit:,g} |"
+            count += 1
+            if (row.name, goal.text) not in newest:
+                lines.append(f"{start} | not measured | |")
+                continue
+            run, found = newest[row.name, goal.text]
+            reached = goal.met(found.value)
+            met += reached
+            word = "reached" if reached else "**not reached**"
+            lines.append(f"{start} {found.value:,g} | {word} | `{run.commit}` |")
+    return "\n".join([*lines, "", f"{met} of {count} goals are reached.", ""])
+
+
+def _figures(runs: list[Run]) -> str:
+    newest = results.newest_figures(runs)
+    head = "| work | server | messages/s | CPU us a message |"
+    head += " p50 us | p99 us | p99.9 us | max us | anonymous MB | commit |"
+    lines = ["## Figures", "", head, "|---|---|--:|--:|--:|--:|--:|--:|--:|---|"]
+    for row in rows():
+        for name in row.work:
+            if (row.name, name) in newest:
+                run, of = newest[row.name, name]
+                numbers = (of[key] for key in ("rate", "cpu_us", "p50", "p99", "p999", "max", "mb"))
+                shown = " | ".join(f"{number:,.6g}" for number in numbers)
+                lines.append(f"| {row.name} | {name} | {shown} | `{run.commit}` |")
+    return "\n".join([*lines, ""]) if len(lines) > 4 else ""
+
+
+def _micro(runs: list[Run]) -> str:
+    found: dict[str, tuple[float, Run]] = {
+        name: (ns, run) for run in runs if run.kind == "micro" for name, ns in run.micro.items()
+    }
+    if not found:
+        return ""
+    lines = [
+        "## Parts alone",
+        "",
+        "Median of one operation, without a socket; of whole-broker runs (`test_broker`) of a message.",
+        "",
+    ]
+    lines += ["| benchmark | ns | commit |", "|---|--:|---|"]
+    lines += [
+        f"| {name.replace('::', ' ')} | {ns:,g} | `{run.commit}` |"
+        for name, (ns, run) in sorted(found.items())
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _profiles(runs: list[Run]) -> str:
+    found: dict[str, tuple[Run, Profile]] = {
+        run.profile["row"]: (run, Profile(**run.profile)) for run in runs if run.kind == "profile"
+    }
+    parts = ["## Where the time goes", "", "Samples of our server's process while the row's load runs.", ""]
+    for row in rows():
+        parts.append(f"**{row.name}**")
+        if row.name not in found:
+            parts += ["not profiled yet.", ""]
+            continue
+        run, profile = found[row.name]
+        parts.append(f"{verdict(profile)} (`{run.commit}`, {profile.samples} samples)")
+        parts += ["", *_top(profile), ""]
+    return "\n".join(parts)
+
+
+def _top(profile: Profile) -> list[str]:
+    modules = ", ".join(f"{name} {share:.1%}" for name, share in profile.modules.items() if share >= 0.01)
+    symbols = ", ".join(f"`{name}` {share:.1%}" for name, share in profile.top)
+    return [f"- by module: {modules}", f"- by symbol: {symbols}"] if profile.top else []
+
+
+def panels(runs: list[Run]) -> list[Panel]:
+    """One for each row, of all runs that tell a rate of it."""
+    found = []
+    for row in rows():
+        of = [
+            (run, told)
+            for run in runs if run.kind in ("compare", "early") and run.whole
+            for told in run.rows if told.row == row.name
+        ][-HISTORY:]  # fmt: skip
+        peers = [name for name in row.work if name != row.ours]
+        drawn = [row.ours, *sorted(peers, key=lambda name: not name.startswith("apache"))[:PEERS_DRAWN]]
+        lines = [Line(name, [told.rate(name) for _, told in of]) for name in drawn]
+        found.append(Panel(row.name, lines, [f"{_date(run)} {run.commit}" for run, _ in of]))
+    return found
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.report", description=__doc__)
+    parser.add_argument("--results", type=Path, default=results.RESULTS)
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--picture", type=Path, default=PICTURE)
+    given = parser.parse_args(arguments)
+    runs = results.read(given.results)
+    given.page.write_text(page(runs), "utf-8")
+    given.picture.write_text(plot.picture(panels(runs)), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

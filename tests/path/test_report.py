@@ -1,0 +1,120 @@
+"""The report says what the results say: reached, not reached, not measured; BENCHMARKS.md is the newest of them."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from bench import compare, plot, profile, report, results
+from bench.programs import ROOT
+from bench.rows import Row, Sample
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def sample(rate: float, cpu_us: float = 1) -> Sample:
+    return Sample(rate, cpu_us, p50=10, p99=20, p999=30, max=40, mb=50)
+
+
+def row() -> Row:
+    return next(row for row in compare.rows() if row.name == "send 64 x 1, 128 B")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "results.ndjson"
+
+
+def record(file: Path, part: float = 1, **rates: float) -> None:
+    told = results.row_told(row(), {name: sample(rate, 6.5) for name, rate in rates.items()})
+    results.append_comparison([told], {}, part=part, rounds=1, path=file)
+
+
+def goal_lines(file: Path) -> list[str]:
+    page = report.page(results.read(file))
+    return [
+        line
+        for line in page.splitlines()
+        if line.startswith(f"| {row().name} | ") and ("≥" in line or "≤" in line)
+    ]
+
+
+def test_goals_are_reached_or_not_or_not_measured(file: Path) -> None:
+    record(file, firearrow=100_000, floor=110_000)
+    of_floor, of_apache, memory, cpu = goal_lines(file)
+    assert "| 0.9091 | reached |" in of_floor
+    assert "| not measured |" in of_apache
+    assert "| 50 | reached |" in memory
+    assert "| 6.5 | **not reached** |" in cpu
+
+
+def test_a_later_run_counts_for_what_it_measured(file: Path) -> None:
+    record(file, firearrow=100_000, floor=110_000, apache=10_000)
+    record(file, firearrow=100_000, floor=200_000)
+    of_floor, of_apache, *_ = goal_lines(file)
+    assert "| 0.5 | **not reached** |" in of_floor
+    assert "| 10 | reached |" in of_apache
+
+
+def test_a_part_of_a_run_is_no_figure(file: Path) -> None:
+    record(file, part=0.1, firearrow=100_000, floor=110_000)
+    assert all("not measured" in line for line in goal_lines(file))
+    assert "No whole run" in report.page(results.read(file))
+
+
+def test_early_runs_are_drawn(file: Path) -> None:
+    early = {"row": f"{row().name}, messages/s", "firearrow": 5, "apache": 7, "ratio": 0.7}
+    line = {"at": 1, "commit": "abc", "machine": "m", "settings": [], "rows": [early]}
+    file.write_text(json.dumps(line) + "\n")
+    record(file, firearrow=100_000, floor=110_000)
+    [panel] = [panel for panel in report.panels(results.read(file)) if panel.name == row().name]
+    assert [(line.name, list(line.values)) for line in panel.lines] == [
+        ("firearrow", [5, 100_000]), ("apache", [7, None]), ("floor", [None, 110_000]),
+    ]  # fmt: skip
+    picture = ElementTree.fromstring(plot.picture([panel]))
+    assert len(picture.findall(f".//{SVG}circle")) == 4
+    assert len(picture.findall(f".//{SVG}path")) == 3
+
+
+def test_the_whole_picture_is_xml_with_a_panel_for_each_row(file: Path) -> None:
+    record(file, firearrow=1, floor=1)
+    picture = ElementTree.fromstring(plot.picture(report.panels(results.read(file))))
+    names = [text.text for text in picture.iter(f"{SVG}text") if text.get("class") == "name"]
+    assert names == [row.name for row in compare.rows()]
+
+
+def script(root: str) -> str:
+    """As perf prints it."""
+    found = [
+        "    ffffffff8100 __lock_text_start ([kernel.kallsyms])",
+        "    ffffffff8101 __lock_text_start ([kernel.kallsyms])",
+        f"    7f00 __pyx_f_9firearrow_7_native_4path_4send_6Sender_take ({root}/_native/path/send.cpython-311.so)",
+        "    7f01 _PyEval_EvalFrameDefault (/usr/lib/libpython3.11.so.1.0)",
+        "    7f02 [unknown] (/x/uvloop/loop.cpython-311-x86_64-linux-gnu.so)",
+        "",
+    ]
+    return "\n".join(found)
+
+
+def test_a_profile_has_shares_by_group_module_and_symbol(file: Path) -> None:
+    made = profile.profile_of(row().name, 5.0, script(str(ROOT)))
+    assert made.samples == 5
+    assert made.groups == {"kernel": 0.4, "our modules": 0.2, "Python": 0.2, "uvloop": 0.2}
+    assert made.modules["path/send"] == 0.2
+    assert made.top[0] == ("kernel: __lock_text_start", 0.4)
+    assert any("Sender_take" in name for name, _ in made.top)
+    results.append("profile", path=file, profile=asdict(made))
+    page = report.page(results.read(file))
+    assert "5.00 us a message: kernel 40%" in page
+    assert "with all else free it would be 2.00 us" in page
+
+
+def test_a_profile_of_nothing_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="perf saw nothing"):
+        profile.profile_of("x", 1, "")
+
+
+def test_the_page_is_that_of_the_results() -> None:
+    assert report.PAGE.read_text("utf-8") == report.page(results.read()), "run python -m bench.report"
