@@ -5,6 +5,9 @@ it counts only if the log reaches so far. A note is a copy into a shared mapping
 when the process dies; `sync` brings it to the disk. Files are zeroed before use, so that a full disk is an error when
 one begins, never a fault of memory. Loop thread; `sync` may run in another one.
 
+A start packs what counts into one file, each step once: kills in quick succession do not add up, and what is restored
+need not be noted again.
+
 Layout, big-endian: an entry is crc32 u32 (of all that follows), kind u8, length of the name u16, number i32, value i64,
 end i64, name. A file ends at the first entry that is not whole.
 """
@@ -29,6 +32,7 @@ FILE_BYTES = 1 << 20
 CANCEL_BYTES = HEAD.size
 """Kept free at a file's end: a disk that is full must not keep us from voiding what was noted for it."""
 NAME_BYTES_MAX = 600
+DRAFT = "packing"
 
 
 class Kind(IntEnum):
@@ -38,6 +42,10 @@ class Kind(IntEnum):
     TIMER = 4
     DECIDED = 5
     REVIVE = 6
+
+
+SINGLE = frozenset({Kind.TIMER, Kind.DECIDED})
+"""Each value stands for itself; of the other kinds a later value takes the place of an earlier one."""
 
 
 class Entry(NamedTuple):
@@ -62,7 +70,8 @@ class Journal:
             if not stale.name.startswith(f"{run}."):
                 stale.unlink()
         self._numbers = sorted(int(path.suffix[1:]) for path in self._folder.iterdir())
-        self._entries = self._counting(end)
+        self._entries = packed(self._counting(end))
+        self._pack()
         self._map: mmap.mmap | None = None
         self._fd = -1
         self._at = self._synced = self._promised = 0
@@ -91,8 +100,7 @@ class Journal:
         ):
             return
         assert self._map is not None
-        entry = HEAD.pack(0, kind, len(text), number, value, end)[4:] + text
-        self._map[self._at : self._at + size] = zlib.crc32(entry).to_bytes(4, "big") + entry
+        self._map[self._at : self._at + size] = _encoded(kind, text, number, value, end)
         self._at += size
         if end:
             self._promised, self._uncancelled = self._at, True
@@ -143,6 +151,26 @@ class Journal:
                 os.close(self._fd)
                 self._map, self._fd = None, -1
 
+    def _pack(self) -> None:
+        """One file in place of all that there are. It is there, whole, before they go; on a full disk they stay."""
+        if not self._numbers:
+            return
+        number, draft = self._numbers[-1] + 1, self._folder / DRAFT
+        entries = (_encoded(e.kind, e.name.encode(), e.number, e.value, e.end) for e in self._entries)
+        try:
+            with draft.open("wb") as file:
+                file.write(b"".join(entries))
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self._path(number))
+            _sync_folder(self._folder)
+        except OSError as error:
+            log.warning("the journal stays in %d files: %s", len(self._numbers), error)
+            draft.unlink(missing_ok=True)
+            return
+        self._numbers.append(number)
+        self.drop_before(number)
+
     def _path(self, number: int) -> Path:
         return self._folder / f"{self._run}.{number:010d}"
 
@@ -188,6 +216,29 @@ class Journal:
                 else:
                     counting.append(entry)
         return [each for each in counting if each.end <= end]
+
+
+def packed(entries: list[Entry]) -> list[Entry]:
+    """Those that a later one does not make void, in their order."""
+    last: dict[tuple[object, ...], Entry] = {}
+    for entry in entries:
+        key = (entry.kind, entry.name, entry.number, entry.value if entry.kind in SINGLE else None)
+        last.pop(key, None)
+        last[key] = entry
+    return list(last.values())
+
+
+def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytes:
+    entry = HEAD.pack(0, kind, len(text), number, value, end)[4:] + text
+    return zlib.crc32(entry).to_bytes(4, "big") + entry
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def entries_of(data: bytes) -> Iterator[Entry]:

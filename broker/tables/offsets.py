@@ -173,15 +173,18 @@ class ConsumerOffsets:
         self.version = version
 
     def restore(self, key: str, queue_id: int, queue_offset: int) -> None:
-        """What was noted after the file was written; the file is to hold it before the journal lets it go."""
+        """What was noted after the file was written, and is not noted again; the file is to hold it before the
+        journal lets it go."""
         group, topic = _pair(key)
         if queue_id >= 0:
-            self._set(group, topic, queue_id, queue_offset)
+            self._set(group, topic, queue_id, queue_offset, note=False)
             self._changed((group,))
         elif key in self._table:
-            self._remove([(group, topic)])
+            self._remove([(group, topic)], note=False)
 
-    def _set(self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0) -> None:
+    def _set(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0, note: bool = True
+    ) -> None:
         fault = queue_id_fault(queue_id)
         if fault is not None:
             raise OffsetRefused(fault)
@@ -193,18 +196,20 @@ class ConsumerOffsets:
             queues = self._index(group, topic).setdefault(f"{topic}@{group}", {})
         if queues.get(queue_id) != queue_offset:
             queues[queue_id] = queue_offset
-            self._noted(f"{topic}@{group}", queue_id, queue_offset, end)
+            if note:
+                self._noted(f"{topic}@{group}", queue_id, queue_offset, end)
 
     def _index(self, group: str, topic: str) -> dict[str, Offsets]:
         self._topics.setdefault(group, set()).add(topic)
         self._groups.setdefault(topic, set()).add(group)
         return self._table
 
-    def _remove(self, pairs: list[tuple[str, str]]) -> None:
+    def _remove(self, pairs: list[tuple[str, str]], note: bool = True) -> None:
         gone = set(pairs)
         for group, topic in pairs:
             self._count -= len(self._table.pop(f"{topic}@{group}"))
-            self._noted(f"{topic}@{group}", -1, -1, 0)
+            if note:
+                self._noted(f"{topic}@{group}", -1, -1, 0)
             _drop(self._topics, group, topic)
             _drop(self._groups, topic, group)
         for key in [key for key in self._resets if key[:2] in gone]:

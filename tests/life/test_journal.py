@@ -1,5 +1,6 @@
 """The journal: what counts after a crash."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -51,6 +52,53 @@ def test_a_write_that_failed_voids_what_was_noted_for_it(tmp_path: Path) -> None
     journal.note(Kind.DELAY, "", 1, 6, 1090)
     journal.note(Kind.OFFSET, "t@g", 1, 6)
     assert [entry.value for entry in opened(tmp_path, 5000)[1]] == [6, 6]
+
+
+def test_a_start_packs_what_counts(tmp_path: Path) -> None:
+    """Of a step that was noted often the last; an offset that was taken away stays so; each timer and decision."""
+    journal, _ = opened(tmp_path)
+    for value in range(1, 100):
+        journal.note(Kind.OFFSET, "t@g", 0, value)
+        journal.note(Kind.TIMER, "", 0, value % 2)
+    journal.note(Kind.OFFSET, "t@g", 1, 5)
+    journal.note(Kind.OFFSET, "t@g", -1, -1)
+    journal.note(Kind.OFFSET, "t@g", 1, 6)
+    told = [
+        Entry(Kind.TIMER, "", 0, 0, 0), Entry(Kind.OFFSET, "t@g", 0, 99, 0), Entry(Kind.TIMER, "", 0, 1, 0),
+        Entry(Kind.OFFSET, "t@g", -1, -1, 0), Entry(Kind.OFFSET, "t@g", 1, 6, 0),
+    ]  # fmt: skip
+    assert opened(tmp_path)[1] == told
+    assert opened(tmp_path)[1] == told
+
+
+def test_starts_in_quick_succession_do_not_add_up(tmp_path: Path) -> None:
+    for value in range(1, 30):
+        journal, _ = opened(tmp_path)
+        for _ in range(100):
+            journal.note(Kind.OFFSET, "t@g", 0, value)
+        journal.close()
+        assert len(list(tmp_path.iterdir())) <= 2
+    journal, told = opened(tmp_path)
+    assert told == [Entry(Kind.OFFSET, "t@g", 0, 29, 0)]
+
+
+def test_a_disk_that_is_full_at_the_start_leaves_the_journal_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for value in (1, 2):
+        journal, _ = opened(tmp_path)
+        journal.note(Kind.OFFSET, "t@g", value, value)
+        journal.close()
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        _, told = opened(tmp_path)
+    assert "the journal stays in 2 files" in caplog.text
+    assert told == opened(tmp_path)[1] == [Entry(Kind.OFFSET, "t@g", value, value, 0) for value in (1, 2)]
+    assert not (tmp_path / "packing").exists()
 
 
 def test_files_of_another_run_are_stale(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.process.kill_rounds import KillRounds
-from tests.process.requests import read_queue, send
+from tests.process.requests import pull, read_queue, send
 from tests.process.running import Broker
 
 
@@ -48,3 +48,21 @@ def test_what_an_administrator_was_told_outlives_the_kill(tmp_path: Path) -> Non
         assert (b'"readQueueNums":3' in made.body, b'"order":true' in made.body) == (True, True)
         gone = connection.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Gone"})
         assert gone.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_kills_in_quick_succession_do_not_add_up(tmp_path: Path) -> None:
+    """A broker that dies over and over, before it saved its tables, notes what is new and nothing else."""
+    offsets = {"consumerGroup": "CG", "topic": "T", "queueId": "0"}
+    for life in range(4):
+        with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+            assert send(connection, "T", b"old").code == 0
+            pull(connection, "T")
+            for step in range(1, 200):
+                commit = offsets | {"commitOffset": str(step % (life + 2))}
+                assert connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
+            broker.kill()
+        journal = [path.read_bytes().rstrip(b"\x00") for path in (tmp_path / "store" / "journal").iterdir()]
+        assert sum(map(len, journal)) < 200 * 40 + 1000
+    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+        kept = connection.ask(RequestCode.QUERY_CONSUMER_OFFSET, offsets)
+        assert kept.ext["offset"] == str(199 % 5)
