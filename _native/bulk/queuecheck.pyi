@@ -11,7 +11,7 @@ class EntriesSeen(NamedTuple):
     first: int
     """The first entry that shows a place at or above `log_from`."""
     end: int
-    """Behind the last entry that was written."""
+    """Behind the last entry that was written, or is a blank."""
     written: int
     within: int
     """Entries that show a place in the log."""

@@ -26,6 +26,7 @@ def count_entries(window not None, int64_t first, int64_t log_from, int64_t log_
         entry = &held[n * ENTRY_BYTES]
         size = get_i32(entry + ENTRY_AT_SIZE)
         if size == PRE_BLANK_SIZE:
+            end = first + n + 1
             continue
         if size == 0:
             empty_from = n if empty_from < 0 else empty_from

@@ -5,6 +5,7 @@ What is no record is told and passed over, never believed. One thread, that of t
 
 from collections.abc import Callable, Iterator
 
+from firearrow._native.bulk.gaps import first_written
 from firearrow._native.bulk.spans import End, Spans, find, walk
 from firearrow._native.files.log import Log
 from firearrow._native.files.mappings import Mapping
@@ -20,8 +21,20 @@ class LogWalk:
     Behind bytes that are no record it goes on at the next bytes that are one and know their own place.
     """
 
-    def __init__(self, log: Log, start: int, end: int | None, torn: Torn, *, check_crc: bool) -> None:
+    def __init__(
+        self,
+        log: Log,
+        start: int,
+        end: int | None,
+        torn: Torn,
+        *,
+        check_crc: bool,
+        within_files: bool = False,
+    ) -> None:
+        """`within_files`: look for records behind what was not written in the same file, too. It reads all of that
+        file, so it is not for who comes again and again to a log's end."""
         self._log = log
+        self._within_files = within_files
         self._at = start
         self._end = end
         self._torn = torn
@@ -54,12 +67,23 @@ class LogWalk:
             self._at = mapping.end
         elif why is End.BAD_CRC:
             self._torn(mapping.base + place, self._at, "the body of a record does not have its CRC")
+        elif why is End.UNWRITTEN and self._within_files and self._is_passed(mapping, place, stop):
+            pass
         elif why is End.UNWRITTEN:
             self._pass_hole("nothing was written there, but behind")
         elif why is End.TORN:
             found = find(mapping.window, place + 1, stop, base=mapping.base)
             self._at = mapping.base + (stop if found < 0 else found)
             self._torn(mapping.base + place, self._at, "bytes that are no record")
+
+    def _is_passed(self, mapping: Mapping, place: int, stop: int) -> bool:
+        """Go on at the next record of this file, if there is one."""
+        written = first_written(mapping.window, place, stop)
+        found = find(mapping.window, place + 1, stop, base=mapping.base) if written < stop else -1
+        if found >= 0:
+            self._at = mapping.base + found
+            self._torn(mapping.base + place, self._at, "nothing was written there, but behind")
+        return found >= 0
 
     def _pass_hole(self, why: str) -> None:
         """To the next file, if it has something; otherwise this is the end."""

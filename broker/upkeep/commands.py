@@ -9,16 +9,18 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, NoReturn, ParamSpec
+from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
 
 from firearrow._native.store.faults import StoreError
-from firearrow.broker.upkeep import backup, dump, report, stat, verify
+from firearrow.broker.config import from_file
+from firearrow.broker.options import Options
+from firearrow.broker.upkeep import backup, dump, repair, report, stat, verify
 from firearrow.broker.upkeep.lock import check_folder, held
 from firearrow.broker.upkeep.records import Choice, records
 
-FINDINGS, CANNOT, INTERRUPTED = 1, 3, 130
+FINDINGS, WRONG_USAGE, CANNOT, INTERRUPTED = 1, 2, 3, 130
 
 cli = typer.Typer(
     name="firearrow store",
@@ -43,6 +45,9 @@ IndexSlots = Annotated[
 ]
 
 
+ConfFile = Annotated[
+    Path | None, typer.Option("--config", help="The broker.conf, if it has a messageDelayLevel of its own.")
+]
 P = ParamSpec("P")
 
 
@@ -85,17 +90,80 @@ def verify_store(
     jobs: Jobs = 0,
     crc: Annotated[bool, typer.Option("--crc/--no-crc", help="Check the CRC of bodies.")] = True,
     index: Annotated[bool, typer.Option("--index/--no-index", help="Check index files and keys.")] = True,
+    config: ConfFile = None,
     index_slots: IndexSlots = 0,
 ) -> None:
     """Check every record, queue entry, index slot and small file; change nothing."""
     with held(str(folder), live=live):
-        checks = verify.Checks(crc=crc, index=index, index_slots=index_slots, jobs=jobs, quiet=quiet)
+        checks = _checks(
+            _delays_ms(config), crc=crc, index=index, index_slots=index_slots, jobs=jobs, quiet=quiet
+        )
         verified = verify.verify(str(folder), checks)
     if json:
         report.print_json(report.as_object(verified))
     else:
         report.show(verified)
     if not verified.clean:
+        raise typer.Exit(FINDINGS)
+
+
+@cli.command("repair")
+@refusing
+def repair_store(
+    folder: Folder,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    cut_log_at: Annotated[
+        int | None,
+        typer.Option("--cut-log-at", min=0, help="The log ends at this place: messages behind it go."),
+    ] = None,
+    drop_damaged: Annotated[
+        bool,
+        typer.Option("--drop-damaged", help="Fillers take the place of what cannot be read inside the log."),
+    ] = False,
+    reset_offsets: Annotated[
+        bool, typer.Option("--reset-offsets", help="No group stays beyond the end of a queue.")
+    ] = False,
+    config: ConfFile = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    jobs: Jobs = 0,
+    index_slots: IndexSlots = 0,
+) -> None:
+    """Mend a stopped store after what verify finds; what is changed is kept in removed-TIME."""
+    root, delays_ms = str(folder), _delays_ms(config)
+    with held(root, write=True):
+        checks = _checks(delays_ms, jobs=jobs, quiet=quiet, index_slots=index_slots)
+        work = repair.Repair(
+            root,
+            verify.verify(root, checks),
+            repair.Asked(cut_log_at, drop_damaged, reset_offsets, delays_ms, index_slots),
+        )
+        plan = work.plan()
+        if not json:
+            print(
+                "\n".join([f"{step.text}" for step in plan.steps] + [f"left: {text}" for text in plan.left])
+            )
+        if plan.steps and not dry_run:
+            if not yes and not sys.stdin.isatty():
+                refuse("there is no terminal to ask at: say --yes", WRONG_USAGE)
+            if not yes and not typer.confirm(f"{len(plan.steps)} steps on {root}. Go on?", err=True):
+                refuse("nothing was changed", FINDINGS)
+            work.run(plan, lambda _: None)
+    after = verify.verify(root, checks)
+    if json:
+        steps = [step.text for step in plan.steps]
+        report.print_json({
+            "steps": steps, "left": plan.left, "done": not dry_run, "kept": work.removed.kept,
+            "removed": str(work.removed.folder) if work.removed.kept else None, "after": report.as_object(after),
+        })  # fmt: skip
+    else:
+        if work.removed.kept:
+            print(f"kept: {work.removed.folder}")
+        report.show(after)
+    if not after.clean:
         raise typer.Exit(FINDINGS)
 
 
@@ -212,3 +280,15 @@ def _time_ms(text: str | None, option: str) -> int | None:
             f"{option} needs a time such as 2026-11-21T05:13:00Z, or ms, not {text!r}"
         ) from None
     return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _checks(delays_ms: tuple[int, ...], **more: Any) -> verify.Checks:  # noqa: ANN401 (fields of Checks)
+    return verify.Checks(delays_s=tuple(each // 1000 for each in delays_ms), **more)
+
+
+def _delays_ms(config: Path | None) -> tuple[int, ...]:
+    try:
+        options = from_file(Options(), config) if config is not None else Options()
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    return options.delay_levels_ms

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from firearrow._native.bulk.spans import End, walk
 from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, Entries
 from firearrow._native.files.log import Log
 from firearrow._native.files.log_walk import LogWalk, boundary
@@ -77,7 +78,7 @@ def _of_log(root: str, choice: Choice, told: Told, *, check_crc: bool) -> Iterat
     def torn(low: int, high: int, why: str) -> None:
         told(f"from {low} to {high}: {why}")
 
-    for spans in LogWalk(log, start, None, torn, check_crc=check_crc).spans(WINDOW_BYTES):
+    for spans in LogWalk(log, start, None, torn, check_crc=check_crc, within_files=True).spans(WINDOW_BYTES):
         for number in range(len(spans)):
             if choice.topic is None or spans.topic(number) == choice.topic:
                 yield spans[number]
@@ -95,6 +96,20 @@ def _of_queue(root: str, choice: Choice, told: Told) -> Iterator[Record]:
                 told(
                     f"entry {number} shows {physical}: {error if data else 'no record of its size is there'}"
                 )
+
+
+def is_boundary(root: str, place: int) -> bool:
+    """Whether a record begins there, or the first free byte is there."""
+    log = Log(os.path.join(root, "commitlog"), Mappings())
+    mapping = log.window(place)
+    if mapping is None:
+        return False
+    at = place - mapping.base
+    spans, _, why = walk(mapping.window, at, at + 1, base=mapping.base)
+    if len(spans) or why is End.BLANK:
+        return True
+    start = boundary(log, mapping.base)
+    return start is not None and why is End.UNWRITTEN and log.end(start) == place
 
 
 def queue_folder(root: str, topic: str, queue_id: int) -> str:

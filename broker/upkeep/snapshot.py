@@ -55,7 +55,7 @@ def _copy_all(source: Path, target: Path) -> int:
     """Config with the timer's check first, then the wheel, then what both speak of."""
     copied = copy_tree(source / "config", target / "config") if (source / "config").is_dir() else 0
     for path in sorted(source.iterdir(), key=lambda each: each.name != "timerwheel"):
-        if path.name in APART or path.name.startswith("removed-"):
+        if path.name in APART or path.name.startswith("removed-") or path.name == "damaged":
             continue
         if path.is_dir():
             copied += copy_tree(path, target / path.name)
