@@ -106,6 +106,8 @@ class App:
         )
         killed = (Path(options.store_root) / "abort").exists()
         self._store = open_store(options)
+        for finding in self._store.findings:
+            log.warning("%s", finding)
         self._make_state(options)
         self._make_services(options)
         await self._listen(options)

@@ -2,7 +2,8 @@
 
 The six numbers lie in one sector, so a write of them is whole or not at all. At byte 2048, which Apache neither reads
 nor clears, a clean stop leaves a seal: the six numbers once more and a print of queues and index, so that the next
-start notices a queue or an index that was deleted meanwhile.
+start notices a queue or an index that was deleted meanwhile. While we run, it is an open one, whose print is only how
+many queues there are.
 When Apache has written the file since, the seal counts no more.
 Owner: store; written by one thread at a time.
 """
@@ -10,6 +11,9 @@ Owner: store; written by one thread at a time.
 import os
 import struct
 from dataclasses import astuple, dataclass
+from typing import NamedTuple
+
+from firearrow._native.store.names import sync_folder
 
 FILE_BYTES = 4096
 NUMBERS = struct.Struct(">6q")
@@ -17,6 +21,14 @@ MARGIN_MS = 3000
 SEAL_AT = 2048
 SEAL = struct.Struct(">8s6q16s")
 SEAL_MAGIC = b"FAseal01"
+OPEN_MAGIC = b"FAopen01"
+
+
+class Seal(NamedTuple):
+    """`closed`: by a clean stop; `printed` is the print of queues and index then, else their number."""
+
+    closed: bool
+    printed: bytes
 
 
 @dataclass(slots=True)
@@ -40,28 +52,35 @@ class Checkpoint:
             return Checkpoint()
         return Checkpoint(*NUMBERS.unpack(raw)) if len(raw) == NUMBERS.size else Checkpoint()
 
-    def seal(self, path: str) -> bytes | None:
-        """The print that a clean stop of ours left; None if there is none, or the file was written since."""
-        with open(path, "rb") as file:
-            file.seek(SEAL_AT)
-            raw = file.read(SEAL.size)
+    def seal(self, path: str) -> Seal | None:
+        """What we left there; None if there is none, or the file was written since."""
+        try:
+            with open(path, "rb") as file:
+                file.seek(SEAL_AT)
+                raw = file.read(SEAL.size)
+        except FileNotFoundError:
+            return None
         if len(raw) < SEAL.size:
             return None
         magic, *numbers, printed = SEAL.unpack(raw)
-        return printed if magic == SEAL_MAGIC and tuple(numbers) == astuple(self) else None
+        ours = magic in (SEAL_MAGIC, OPEN_MAGIC) and tuple(numbers) == astuple(self)
+        return Seal(magic == SEAL_MAGIC, printed) if ours else None
 
-    def save(self, path: str, printed: bytes | None = None) -> None:
-        """On disk when it returns, sealed with `printed` (16 bytes) if given. OSError."""
+    def save(self, path: str, printed: bytes, *, closed: bool) -> None:
+        """On disk when it returns, sealed with `printed` (16 bytes at most). OSError."""
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            if os.fstat(number).st_size != FILE_BYTES:
+            fresh = os.fstat(number).st_size != FILE_BYTES
+            if fresh:
                 os.ftruncate(number, FILE_BYTES)
-            seal = bytes(SEAL.size) if printed is None else SEAL.pack(SEAL_MAGIC, *astuple(self), printed)
+            seal = SEAL.pack(SEAL_MAGIC if closed else OPEN_MAGIC, *astuple(self), printed)
             os.pwrite(number, seal, SEAL_AT)
             os.pwrite(number, NUMBERS.pack(*astuple(self)), 0)
             os.fdatasync(number)
         finally:
             os.close(number)
+        if fresh:
+            sync_folder(os.path.dirname(path))
 
     @property
     def safe_ms(self) -> int:

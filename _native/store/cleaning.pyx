@@ -25,8 +25,8 @@ cdef class StoreCleaning(StoreReading):
         return [] if self.index is None else self.index.drop_below(self.log.min_offset)
 
     def let_go_segment(self, *, int64_t modified_before_ms):
-        if len(self.log.bases) < 2 or self.log.bases[1] > self.confirmed:
-            return None
+        if len(self.log.bases) < 2 or self.log.bases[1] > min(self.confirmed, self.flushed_queues):
+            return None  # a queue may not be on the disk as far as that, and where it ends is told by nothing else
         if self.log.first_modified_ms() > modified_before_ms:
             return None
         return self.log.let_go_first()
@@ -41,7 +41,7 @@ cdef class StoreCleaning(StoreReading):
     def drop_segments(self, *, int64_t older_than_ms, int64_t now_ms, bint force=False, int64_t at_most=10):
         cdef int64_t before = (1 << 62) if force else now_ms - older_than_ms
         dropped = 0
-        self.sync()
+        self.flush_queues()
         while dropped < at_most and (segment := self.let_go_segment(modified_before_ms=before)) is not None:
             segment.discard(True)
             dropped += 1

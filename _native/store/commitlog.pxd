@@ -13,6 +13,8 @@ from libc.stdint cimport int64_t, uint8_t
 from firearrow._native.store.record cimport RecordView
 from firearrow._native.store.segment cimport Segment
 
+cdef bytes blank(int64_t left)
+
 cdef class CommitLog:
     cdef readonly str folder
     cdef readonly int64_t segment_bytes
@@ -25,6 +27,8 @@ cdef class CommitLog:
     cdef int64_t staging_base             # physical offset of the first staged byte
     cdef readonly int64_t written
     cdef readonly int64_t flushed
+    cdef public int64_t trusted           # records below were not checked since they were written: readers check their CRC
+    cdef public int64_t refused           # entries met that do not agree with the record they point to
     cdef public int64_t size_max          # of one record
 
     cdef Segment segment_at(self, int64_t physical_offset)
@@ -43,3 +47,6 @@ cdef class CommitLog:
     cdef int release_flushed(self) except -1
     cdef int take_back(self, int64_t failed_at) except -1
     cdef int cut(self, int64_t physical_offset) except -1
+
+
+cdef int zero_tail(Segment segment, int64_t position) except -1

@@ -2,13 +2,9 @@ from collections.abc import Iterator
 from os import PathLike
 from types import TracebackType
 
+from firearrow._native.store.mending import Mending
 from firearrow._native.store.record import Record
 from firearrow._native.store.segment import Segment
-
-def file_name(offset: int) -> str: ...
-def rolled_files(
-    folder: str, file_bytes: int, key: str, *, readonly: bool = False
-) -> list[tuple[int, str]]: ...
 
 class CommitLog:
     """The log of all messages: segments in order. All offsets are physical: bytes from the log's beginning."""
@@ -19,8 +15,10 @@ class CommitLog:
     written: int
     flushed: int
     size_max: int
+    trusted: int
+    refused: int
     @staticmethod
-    def open(folder: str | PathLike[str], segment_bytes: int) -> CommitLog: ...
+    def open(folder: str | PathLike[str], segment_bytes: int, mending: Mending) -> CommitLog: ...
     @staticmethod
     def open_readonly(folder: str | PathLike[str], segment_bytes: int = 0) -> CommitLog:
         """Open to read, also while a broker writes; no lock is taken. `written` is the end of the last whole record."""

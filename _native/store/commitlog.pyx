@@ -1,11 +1,10 @@
 """CommitLog: the ordered segments of all messages (see commitlog.pxd). Knows records, not topics or queues."""
 
 import os
-import re
-from pathlib import Path
 from threading import Lock
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from firearrow._native.store.bytes cimport put_i32
@@ -13,45 +12,22 @@ from firearrow._native.store.layout cimport MAGIC_BLANK, RECORD_END_BYTES
 from firearrow._native.store.record cimport RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of
 from firearrow._native.store.segment cimport Segment
 
-from firearrow._native.store.faults import StoreDamaged, StoreForeign
+from firearrow._native.store.faults import StoreDamaged
+from firearrow._native.store.names import make_folder, sync_folder
+from firearrow._native.store.rolled import (
+    file_name, foreign_size, is_of_another_size, mended_files, named_files, rolled_files,
+)
 
-FILE_NAME = re.compile(r"\d{20}")
 cdef enum:
     STAGING_KEPT = 1 << 20                # a staging buffer that grew larger is given back after its turn
 
 
-def file_name(int64_t offset):
-    return f"{offset:020d}"
-
-
-def rolled_files(folder, int64_t file_bytes, str key, *, bint readonly=False):
-    """(offset, path) of the files of a rolled queue, in order. An empty last file is deleted, as Apache does (readonly: left out).
-
-    Raises StoreForeign (another file size, a file that is none of ours) and StoreDamaged (a gap).
-    """
-    found = []
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    for name in names:
-        path = os.path.join(folder, name)
-        if os.path.isdir(path):
-            continue
-        if not FILE_NAME.fullmatch(name):
-            raise StoreForeign(f"{path} is no file of a store: move it away")
-        found.append((int(name), path))
-    if found and os.path.getsize(found[-1][1]) == 0:
-        _, path = found.pop()
-        if not readonly:
-            os.unlink(path)
-    for offset, path in found:
-        size = os.path.getsize(path)
-        if size != file_bytes:
-            raise StoreForeign(
-                f"{path} has {size} bytes, not {file_bytes}: set {key}={size} if the store was made so, else restore the file"
-            )
-    for (before, path), (after, _) in zip(found, found[1:]):
-        if after != before + file_bytes:
-            raise StoreDamaged(f"{folder} has a gap behind {path}: restore the missing file, or move the files behind it away")
-    return found
+cdef bytes blank(int64_t left):
+    """What stands where a segment holds no more records: so many bytes to its end."""
+    cdef uint8_t head[RECORD_END_BYTES]
+    put_i32(head, <int32_t> left)
+    put_i32(head + 4, MAGIC_BLANK)
+    return (<const char *> head)[:RECORD_END_BYTES]
 
 
 cdef class CommitLog:
@@ -69,12 +45,15 @@ cdef class CommitLog:
     # ---- opening ----
 
     @staticmethod
-    def open(folder, int64_t segment_bytes):
-        """Open for appending; positions are set by recovery. OSError, StoreForeign, StoreDamaged."""
+    def open(folder, int64_t segment_bytes, mending not None):
+        """Open for appending, mended; positions are set by recovery. OSError, StoreForeign, StoreDamaged."""
         cdef CommitLog log = CommitLog(folder, segment_bytes)
         cdef Segment segment
-        os.makedirs(log.folder, exist_ok=True)
-        for offset, path in rolled_files(log.folder, segment_bytes, "mappedFileSizeCommitLog"):
+        make_folder(log.folder)
+        found = named_files(log.folder)
+        if is_of_another_size(found, segment_bytes):
+            raise foreign_size(found[0][1], segment_bytes, "mappedFileSizeCommitLog")
+        for offset, path in mended_files(log.folder, segment_bytes, mending, head=blank(segment_bytes)):
             log.segments.append(Segment(path, offset, segment_bytes))
         return log
 
@@ -86,12 +65,11 @@ cdef class CommitLog:
         """
         cdef CommitLog log
         cdef int64_t end
-        folder = Path(folder)
+        found = named_files(os.fspath(folder))
         if segment_bytes == 0:
-            first = min((path for path in folder.iterdir() if FILE_NAME.fullmatch(path.name)), default=None)
-            segment_bytes = 1 << 30 if first is None else first.stat().st_size
+            segment_bytes = os.path.getsize(found[0][1]) if found else 1 << 30
         log = CommitLog(folder, segment_bytes, True)
-        for offset, path in rolled_files(str(folder), segment_bytes, "segment_bytes", readonly=True):
+        for offset, path in rolled_files(os.fspath(folder), segment_bytes, "segment_bytes"):
             log.segments.append(Segment(path, offset, segment_bytes))
         end = log.min_offset
         for _, next_offset in log.walk(end, check_crc=False):
@@ -258,13 +236,19 @@ cdef class CommitLog:
         return segment
 
     cdef int make_segment(self, int64_t base) except -1:
-        """Make the file that starts at `base`, unless the other thread just did. OSError."""
+        """Make the file that starts at `base`, unless the other thread just did; its size and name are on the disk. OSError."""
         cdef Segment segment
         with self.making:
             if self.segments and base != self.ends:
                 return 0
             segment = Segment(os.path.join(self.folder, file_name(base)), base, self.segment_bytes)
             segment.open_file(True, True)
+            try:
+                os.fsync(segment.fd)
+                sync_folder(self.folder)
+            except OSError:
+                segment.discard()
+                raise
             self.segments.append(segment)
         return 0
 
@@ -339,15 +323,24 @@ cdef class CommitLog:
         cdef Segment segment
         while self.segments and (<Segment> self.segments[-1]).base > physical_offset:
             segment = self.segments.pop()
-            segment.close()
-            os.unlink(segment.path)
+            segment.discard(True)
         self.written = self.flushed = physical_offset
         self.staging_bytes = 0
         segment = self.segment_at(physical_offset)
         if segment is not None:
             segment.open_file(False, True)
             zero_tail(segment, physical_offset - segment.base)
+            os.fdatasync(segment.fd)
         return 0
+
+    def sync_from(self, int64_t physical_offset):
+        """What a killed process wrote behind this may be in memory alone: bring it to the disk. OSError."""
+        cdef Segment segment
+        for segment in self.segments:
+            if segment.base + segment.size > physical_offset and segment.base < self.written:
+                segment.open_file(False, True)
+        self.flushed = min(physical_offset, self.written)
+        self.sync(self.written)
 
     def let_go_first(self):
         """Take the oldest segment out of the log, for the caller to discard; None: it is written, or not on the disk."""

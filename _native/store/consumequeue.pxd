@@ -26,7 +26,8 @@ cdef class ConsumeQueue:
     cdef readonly int64_t min_entry, visible, end_entry, next_entry
     cdef readonly int64_t max_physical    # end of the last record that is in the queue
     cdef int64_t min_physical             # of the record of `min_entry`; -1: not known
-    cdef bint dirty
+    cdef int64_t synced_entry             # entries below are on the disk
+    cdef bint dirty, named                # entries, or names of files, are not on the disk
 
     cdef Segment file_of(self, int64_t entry)
     cdef int ensure_mapped(self, Segment file) except -1

@@ -8,11 +8,11 @@ from libc.string cimport memcpy, memset
 from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
-from firearrow._native.store.mappings cimport Mappings
+from firearrow._native.store.mappings cimport Mappings, sync_file
 from firearrow._native.store.record cimport store_time_at
 from firearrow._native.store.segment cimport Segment
 
-from firearrow._native.store.commitlog import file_name, rolled_files
+from firearrow._native.store.rolled import file_name, rolled_files
 
 cdef enum:
     RESERVE_STEP_MAX = 262144
@@ -65,15 +65,13 @@ cdef class ConsumeQueue:
 
     cdef int load(self) except -1:
         """Find the files and where the entries end; only tails are read."""
-        for offset, path in rolled_files(
-            self.folder, self.file_bytes, "mappedFileSizeConsumeQueue", readonly=self.readonly
-        ):
+        for offset, path in rolled_files(self.folder, self.file_bytes, "mappedFileSizeConsumeQueue"):
             self.files.append(Segment(path, offset, self.file_bytes))
         if self.files:
             self.min_entry = (<Segment> self.files[0]).base // ENTRY_BYTES
         self.end_entry = self.min_entry
         self.find_end()
-        self.visible = self.next_entry = self.end_entry
+        self.visible = self.next_entry = self.synced_entry = self.end_entry
         return 0
 
     cdef int find_end(self) except -1:
@@ -273,6 +271,7 @@ cdef class ConsumeQueue:
         file.open_file(True, True)
         file.release_fd()
         self.files.append(file)
+        self.named = True
         return file
 
     cdef int begin_at(self, int64_t entry) except -1:
@@ -309,9 +308,10 @@ cdef class ConsumeQueue:
             self.dirty = True
         while self.files and (<Segment> self.files[-1]).base >= self.end_entry * ENTRY_BYTES and len(self.files) > 1:
             file = self.files.pop()
-            file.close()
-            os.unlink(file.path)
+            file.discard()
+            self.named = True
         self.visible = self.next_entry = self.end_entry
+        self.synced_entry = min(self.synced_entry, self.end_entry)
         if self.end_entry == self.min_entry or not 0 < self.max_physical <= physical_offset:
             self.max_physical = self.last_end()
         return 0
@@ -333,7 +333,7 @@ cdef class ConsumeQueue:
         while low < high:
             if not self.look(middle, at):
                 raise OSError(EIO, "an entry is missing", self.folder)
-            if get_i64(at) < min_physical or get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
+            if get_i64(at) < min_physical or (get_i64(at) == 0 and get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE):
                 low = middle + 1
             else:
                 high = middle
@@ -352,6 +352,8 @@ cdef class ConsumeQueue:
         cdef Segment file
         cdef int count = 0
         while count < at_most and len(self.files) > 1 and (<Segment> self.files[1]).base <= self.min_entry * ENTRY_BYTES:
+            if (<Segment> self.files[1]).base >= self.synced_entry * ENTRY_BYTES:
+                break  # nothing on the disk would say where the queue ends
             file = self.files[0]
             file.discard(at_most > 1)
             del self.files[0]
@@ -369,26 +371,22 @@ cdef class ConsumeQueue:
             os.rmdir(self.folder)
 
     def sync(self):
-        """Bring the entries to disk; another thread may call it, a file closed meanwhile needs no sync. OSError."""
+        """Bring the entries to disk; another thread may call it, a file closed meanwhile needs no sync. Whether its
+        folder must be synced, too. OSError."""
         cdef Segment file
         cdef int status
+        cdef int64_t end = self.end_entry
+        cdef bint named = self.named
+        self.named = False
         if not self.dirty:
-            return
+            return named
         self.dirty = False
-        for file in self.files[-2:]:
+        for file in self.files[:]:
+            if file.base + file.size <= self.synced_entry * ENTRY_BYTES:
+                continue
             status = sync_file(file)
             if status < 0 and not file.closing:
                 self.dirty = True
                 raise OSError(-status, os.strerror(-status), file.path)
-
-
-cdef int sync_file(Segment file):
-    """0 or a negative errno; the mapping stays meanwhile. One that was given back left its pages to the file."""
-    cdef int status
-    if file.map is NULL:
-        return file.sync_closed() if file.writable_map else 0
-    file.views += 1
-    with nogil:
-        status = file.sync_map(file.size)
-    file.views -= 1
-    return status
+        self.synced_entry = end
+        return named

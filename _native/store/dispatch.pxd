@@ -7,6 +7,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from firearrow._native.store.comparison cimport Comparison
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.mappings cimport Mappings
@@ -27,6 +28,8 @@ cdef class Dispatch:
     cdef readonly dict queues              # (topic bytes, queue id) → ConsumeQueue
     cdef readonly Mappings mappings        # of all queues' files
     cdef KeyIndex index                    # None where messages are not indexed
+    cdef Comparison comparison             # None but while queues are compared with the whole log
+    cdef int64_t gaps, begun               # of a recovery: places that no record was for · queues that began behind place 0
     cdef tuple delay_levels_ms
     cdef bint lmq                          # records may name light queues that get an entry, too
     cdef readonly int64_t lights           # how many light queues there are
@@ -44,9 +47,15 @@ cdef class Dispatch:
     cdef void drop_staged(self) noexcept
     cdef int confirm(self, int64_t physical_offset) noexcept
     cdef int recovered(self, const RecordView *view, int64_t indexed) except -1
+    cdef int restore(
+        self, bytes topic, int32_t queue_id, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
+    ) except -1
+    cdef void lost(self, int64_t length) noexcept
     cdef int take_hashes(self, const Text *topic, const Properties *properties) except -1
     cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size, Py_ssize_t hashes_before) except -1
     cdef int wait(self, void *queue, int64_t end) except -1
     cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1
     cdef int add_hash(self, int32_t key_hash) except -1
     cdef int64_t tags_code_of(self, const Text *topic, const Properties *properties, int64_t store_time) noexcept
+
+cdef list multi_entries(const Properties *properties)

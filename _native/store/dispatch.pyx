@@ -6,17 +6,19 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memchr, memcmp, memmove
 
+from firearrow._native.store.comparison cimport Comparison
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.hash cimport index_hash, java_hash_more
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.mappings cimport Mappings
-from firearrow._native.store.layout cimport SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
+from firearrow._native.store.layout cimport ENTRY_BYTES, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
 from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
 
-from firearrow._native.store.faults import StoreDamaged
+from firearrow._native.store.names import make_folder, sync_folder
 from firearrow._native.store.places import PutRefused, PutStatus
+from firearrow._native.store.rolled import foreign_size, mended_files, named_files
 
-GAP_MAX = 10_000_000
+ENTRY_MAX = 1 << 56
 MULTI_DIGITS_MAX = 12
 QUEUE_ID_MAX = 65535
 LMQ_PREFIX = b"%LMQ%"
@@ -70,7 +72,7 @@ cdef bint allows_multi(const Text *topic) noexcept nogil:
 cdef class Dispatch:
     def __cinit__(self, folder, int64_t queue_file_bytes, KeyIndex index, delay_levels_ms, bint lmq):
         self.folder = os.fspath(folder)
-        self.queue_file_bytes = queue_file_bytes
+        self.queue_file_bytes = (queue_file_bytes + ENTRY_BYTES - 1) // ENTRY_BYTES * ENTRY_BYTES
         self.index = index
         self.delay_levels_ms = tuple(delay_levels_ms)
         self.lmq = lmq
@@ -82,16 +84,41 @@ cdef class Dispatch:
         PyMem_Free(self.hashes)
         PyMem_Free(self.unconfirmed)
 
-    def load(self):
-        """Open every queue that has a folder."""
-        os.makedirs(self.folder, exist_ok=True)
+    def load(self, mending not None):
+        """Open every queue that has a folder, mended. StoreForeign: all queue files have another size. OSError."""
+        found = []
+        make_folder(self.folder)
         for topic in sorted(os.listdir(self.folder)):
             path = os.path.join(self.folder, topic)
-            for child in sorted(os.listdir(path)) if os.path.isdir(path) else ():
-                if child.isdecimal() and int(child) <= QUEUE_ID_MAX:
-                    queue = ConsumeQueue.open(os.path.join(path, child), topic, int(child), self.queue_file_bytes, self.mappings)
-                    self.queues[os.fsencode(topic), int(child)] = queue
-                    self.lights += topic.startswith(LIGHT)
+            if not os.path.isdir(path):
+                mending.tell(f"{path} is no queue: left where it is")
+                continue
+            for child in sorted(os.listdir(path)):
+                folder = os.path.join(path, child)
+                if child.isdecimal() and str(int(child)) == child and int(child) <= QUEUE_ID_MAX and os.path.isdir(folder):
+                    found.append((topic, int(child), folder))
+        self.refuse_size([named_files(folder) for _, _, folder in found])
+        for topic, queue_id, folder in found:
+            mended_files(folder, self.queue_file_bytes, mending, head=None)
+            queue = ConsumeQueue.open(folder, topic, queue_id, self.queue_file_bytes, self.mappings)
+            self.queues[os.fsencode(topic), queue_id] = queue
+            self.lights += topic.startswith(LIGHT)
+
+    def refuse_size(self, rows):
+        """Files that all have the same other size are not damaged, the store was made so."""
+        paths = [path for files in rows for _, path in files]
+        sizes = {os.path.getsize(path) for path in paths}
+        if len(paths) > 1 and len(sizes) == 1 and not sizes & {0, self.queue_file_bytes}:
+            raise foreign_size(paths[0], self.queue_file_bytes, "mappedFileSizeConsumeQueue")
+
+    @property
+    def is_indexed(self):
+        return self.index is not None
+
+    @property
+    def newest_key(self):
+        """Physical offset of the newest record with a key; 0 if there is none, -1 without an index."""
+        return -1 if self.index is None else self.index.last[1]
 
     cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make):
         """The queue, or None if there is none and none is to be made. Files are made with its first entry."""
@@ -225,6 +252,18 @@ cdef class Dispatch:
         self.unconfirmed_from = self.unconfirmed_count = 0
         return 0
 
+    def sync(self):
+        """Bring the entries of all queues to disk, and the names of their files; another thread may call it. OSError."""
+        folders = set()
+        for queue in list(self.queues.values()):
+            if queue.sync():
+                folders.update((queue.folder, os.path.dirname(queue.folder), self.folder))
+        for folder in sorted(folders, reverse=True):
+            try:
+                sync_folder(folder)
+            except FileNotFoundError:
+                pass  # its topic was deleted meanwhile
+
     def forget(self, bytes topic not None):
         """Delete the queues of a topic; nothing of them is staged. How many."""
         cdef Py_ssize_t n
@@ -241,6 +280,7 @@ cdef class Dispatch:
         path = os.path.join(self.folder, os.fsdecode(topic))
         if gone and os.path.isdir(path) and not os.listdir(path):
             os.rmdir(path)
+            sync_folder(self.folder)
         return len(gone)
 
     # ---- recovery ----
@@ -265,22 +305,33 @@ cdef class Dispatch:
             self.hashes_count = 0
         return 0
 
-    def restore(self, bytes topic, int32_t queue_id, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code):
-        """Put one entry at its place unless it is there; a hole before it is filled with blanks."""
+    cdef int restore(
+        self, bytes topic, int32_t queue_id, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
+    ) except -1:
+        """Put one entry at its place unless it is there. A gap before it is noted: queues must be compared then. OSError."""
         cdef ConsumeQueue queue = self.queue_of(topic, queue_id, True)
+        if self.comparison is not None:
+            self.comparison.place(queue, entry, physical_offset, size, tags_code)
+            return 0
         if entry < queue.end_entry or physical_offset < queue.max_physical:
-            return
-        if entry - queue.end_entry > GAP_MAX and queue.files:
-            raise StoreDamaged(
-                f"queue {queue_id} of {queue.topic} misses {entry - queue.end_entry} entries: move {queue.folder} away to have it built anew"
-            )
+            return 0
+        if entry > queue.end_entry and queue.files:
+            self.gaps += 1
+            return 0
         if entry > queue.end_entry:
-            if queue.files:
-                queue.skip_to(entry)
-            else:
-                queue.begin_at(entry)
+            self.begun += 1
+            if entry > ENTRY_MAX:
+                self.gaps += 1
+                return 0
+            queue.begin_at(entry)
         queue.append(physical_offset, size, tags_code)
         queue.visible = queue.end_entry
+        return 0
+
+    cdef void lost(self, int64_t length) noexcept:
+        """So many bytes of the log hold nothing."""
+        if self.comparison is not None:
+            self.comparison.lost_bytes += length
 
     cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1:
         for name, entry in multi_entries(properties):

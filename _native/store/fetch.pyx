@@ -1,5 +1,6 @@
 """fetch: the records that a pull gets (see fetch.pxd)."""
 
+import os
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -11,7 +12,11 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 from firearrow._native.store.bytes cimport get_i32, get_i64
-from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, RECORD_FIXED_BYTES
+from firearrow._native.store.layout cimport (
+    AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
+)
+from firearrow._native.store.dispatch cimport multi_entries
+from firearrow._native.store.record cimport Properties, RECORD_OK, RecordView, scan_properties
 
 cdef enum:
     MAX_BYTES = 134217728
@@ -105,11 +110,12 @@ cdef int pick(
         scan.last_physical = physical
         code = <int32_t> get_i64(entry + ENTRY_AT_TAGS)
         if physical >= removed_below and is_one(code, codes, codes_count) and (tags is None or code in tags):
-            record = record_bytes(log, physical, size)
+            record = record_bytes(log, queue, offset + n, physical, size)
             if record is NULL:
                 if scan.count == 0:
                     scan.status = MESSAGE_WAS_REMOVING
-                removed_below = (physical // log.segment_bytes + 1) * log.segment_bytes
+                if physical < log.min_offset:
+                    removed_below = (physical // log.segment_bytes + 1) * log.segment_bytes
             elif accept is None or accept(PyMemoryView_FromMemory(<char *> record, size, PyBUF_READ)):
                 scan.picked[scan.count].at = record
                 scan.picked[scan.count].size = size
@@ -146,16 +152,36 @@ cdef inline bint is_full(
     return scan.bytes + size > limits.bytes_on_disk or scan.count > limits.count_on_disk - 1
 
 
-cdef const uint8_t *record_bytes(CommitLog log, int64_t physical, int32_t size) except? NULL:
-    """The record that an entry points to; NULL without an exception if it is gone, or none is there."""
+cdef const uint8_t *record_bytes(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical, int32_t size) except? NULL:
+    """The record that an entry points to; NULL without an exception if it is gone, or another or a damaged one is there."""
     cdef int64_t available = 0
     cdef const uint8_t *at
-    if size < RECORD_FIXED_BYTES or physical < log.min_offset or size > log.written - physical:
+    if physical < log.min_offset or size == PRE_BLANK_SIZE:
         return NULL
-    at = log.bytes_at(physical, &available)
-    if at is NULL or size > available or get_i32(at) != size:
-        return NULL
-    return at
+    if size >= RECORD_FIXED_BYTES and size <= log.written - physical:
+        at = log.bytes_at(physical, &available)
+        if at is not NULL and size <= available and get_i32(at) == size and (
+            get_i64(at + AT_QUEUE_OFFSET) == entry and get_i32(at + AT_QUEUE_ID) == queue.queue_id or is_also_for(log, queue, entry, physical)
+        ) and (physical >= log.trusted or is_whole(log, physical)):
+            return at
+    log.refused += 1
+    return NULL
+
+
+cdef bint is_also_for(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical) except -1:
+    """Whether the record names this place besides its own (INNER_MULTI_DISPATCH)."""
+    cdef RecordView view
+    cdef Properties properties
+    if log.look(physical, False, &view) != RECORD_OK:
+        return False
+    scan_properties(&view.properties, &properties)
+    return (os.fsencode(queue.topic), entry) in multi_entries(&properties)
+
+
+cdef bint is_whole(CommitLog log, int64_t physical) except -1:
+    """Checked where nobody has looked since the store was opened: a body that lost bits is not given out."""
+    cdef RecordView view
+    return log.look(physical, True, &view) == RECORD_OK and view.physical_offset == physical
 
 
 cdef bytes copied(const Scan *scan):

@@ -5,6 +5,7 @@ import fcntl
 import os
 
 from firearrow._native.store.faults import StoreForeign, StoreLocked
+from firearrow._native.store.names import make_folder, sync_folder
 
 KNOWN = frozenset(
     (
@@ -32,7 +33,7 @@ class StoreFolder:
     def __init__(self, root: str) -> None:
         self.root = root
         self.run = ""
-        os.makedirs(root, exist_ok=True)
+        make_folder(root)
         self._check()
         self._check_own()
         self._lock = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -54,11 +55,16 @@ class StoreFolder:
     def mark_running(self) -> None:
         """`abort` stands there while a broker runs. It holds `run`, the name of the run of ours that was not stopped
         cleanly and still goes on: Apache's broker writes another word, or takes the mark away."""
-        self.run = self._unfinished_run() or RUN_PREFIX + os.urandom(8).hex()
-        with open(self.path("abort"), "w") as file:
-            file.write(self.run)
-            file.flush()
-            os.fsync(file.fileno())
+        unfinished = self._unfinished_run()
+        if unfinished is not None:  # it stands there, and is never half written
+            self.run = unfinished
+        else:
+            self.run = RUN_PREFIX + os.urandom(8).hex()
+            with open(self.path("abort"), "w") as file:
+                file.write(self.run)
+                file.flush()
+                os.fsync(file.fileno())
+        sync_folder(self.root)
 
     def _unfinished_run(self) -> str | None:
         try:

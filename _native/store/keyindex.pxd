@@ -13,6 +13,7 @@ from firearrow._native.store.segment cimport Segment
 cdef class IndexFile:
     cdef readonly Segment file
     cdef readonly int64_t slots, entries_max
+    cdef bint dirty
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1
     cdef int reserve(self, int64_t until) except -1
@@ -25,7 +26,8 @@ cdef class KeyIndex:
     cdef readonly int64_t slots, entries_max
     cdef list files
     cdef IndexFile spare                   # the next file, made ahead
-    cdef bint dirty
+    cdef bint dirty, named                 # a file holds what is not synced; the folder does
+    cdef bint lost_keys                    # a file was removed that told nothing of its content
 
     cdef int make_room(self, int64_t entries) except -1
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1

@@ -7,12 +7,12 @@ import re
 from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
 from firearrow._native.store.segment cimport Segment
-
-from firearrow._native.store.faults import StoreForeign
+from firearrow._native.store.names import make_folder, sync_folder
 
 FILE_NAME = re.compile(r"\d{17}")
 cdef enum:
     RESERVE_STEP_MAX = 1048576
+    SAMPLES = 64
     AT_BEGIN_TIME = 0
     AT_END_TIME = 8
     AT_BEGIN_PHYSICAL = 16
@@ -79,6 +79,7 @@ cdef class IndexFile:
         put_i64(header + AT_END_PHYSICAL, physical_offset)
         put_i64(header + AT_END_TIME, store_time)
         put_i32(header + AT_COUNT, <int32_t> (number + 1))
+        self.dirty = True
         return 0
 
     cdef int reserve(self, int64_t until) except -1:
@@ -104,6 +105,27 @@ cdef class IndexFile:
             get_i64(at), get_i64(at + AT_END_TIME), get_i64(at + AT_BEGIN_PHYSICAL), get_i64(at + AT_END_PHYSICAL),
             get_i32(at + AT_SLOTS_USED), self.count(),
         )
+
+    def is_sound(self):
+        """Whether header, some entries and some slots are as an index has them; a kill may have cut off the last entry."""
+        cdef int64_t number, step, count = self.count(), before = -1
+        cdef int64_t low = get_i64(self.file.map + AT_BEGIN_PHYSICAL), high = get_i64(self.file.map + AT_END_PHYSICAL)
+        cdef uint8_t *at
+        if get_i32(self.file.map + AT_COUNT) > self.entries_max or get_i32(self.file.map + AT_COUNT) < 0:
+            return False
+        if count == 1:
+            return True
+        if high not in (get_i64(self.entry(count - 1) + 4), get_i64(self.entry(min(count, self.entries_max - 1)) + 4)):
+            return False
+        for step in range(SAMPLES):
+            number = 1 + (count - 2) * step // (SAMPLES - 1)
+            at = self.entry(number)
+            if not max(low, before) <= get_i64(at + 4) <= high or not 0 <= get_i32(at + 16) < number or get_i32(at) < 0:
+                return False
+            before = get_i64(at + 4)
+            if not 0 <= get_i32(self.file.map + INDEX_HEADER_BYTES + self.slots * step // SAMPLES * INDEX_SLOT_BYTES) <= count:
+                return False
+        return get_i64(self.entry(1) + 4) == low
 
     def take_back(self, int64_t physical_offset):
         """Undo entries of records at or behind an offset, newest first; False if the chains do not agree with them."""
@@ -159,24 +181,34 @@ cdef class KeyIndex:
         self.files = []
 
     @staticmethod
-    def open(folder, int64_t slots, int64_t entries_max):
-        """StoreForeign for files of another size."""
+    def open(folder, int64_t slots, int64_t entries_max, mending not None):
+        """A damaged index, or one of another size, is deleted, to be built again. OSError."""
         cdef KeyIndex index = KeyIndex(folder, slots, entries_max)
         cdef IndexFile file
-        os.makedirs(index.folder, exist_ok=True)
+        make_folder(index.folder)
         for name in sorted(os.listdir(index.folder)):
             path = os.path.join(index.folder, name)
-            if not FILE_NAME.fullmatch(name):
-                raise StoreForeign(f"{path} is no index file: move it away")
+            if not FILE_NAME.fullmatch(name) or os.path.isdir(path):
+                mending.tell(f"{path} is no index file: left where it is")
+                continue
             file = IndexFile(path, slots, entries_max)
-            if os.path.getsize(path) != file.file.size:
-                raise StoreForeign(
-                    f"{path} has {os.path.getsize(path)} bytes, not {file.file.size}: set maxHashSlotNum and maxIndexNum as the "
-                    "store was made with, or move the index folder away to have it built anew"
-                )
-            file.load()
             index.files.append(file)
+            if os.path.getsize(path) != file.file.size:
+                return index.given_up(f"{path} has {os.path.getsize(path)} bytes, not {file.file.size}", mending)
+            file.load()
+            if not file.is_sound() or len(index.files) > 1 and file.header[2] < index.files[-2].header[2]:
+                return index.given_up(f"{path} is garbled", mending)
         return index
+
+    def given_up(self, str why, mending):
+        """Derived files are not repaired: all go, and are built again from the log."""
+        mending.tell(f"{why}: the index is built again from the log")
+        mending.rebuild = True
+        self.close()
+        for name in os.listdir(self.folder):
+            if FILE_NAME.fullmatch(name) and os.path.isfile(os.path.join(self.folder, name)):
+                os.unlink(os.path.join(self.folder, name))
+        return self
 
     def close(self):
         if self.spare is not None:
@@ -212,13 +244,14 @@ cdef class KeyIndex:
     def make_file(self, IndexFile before):
         """The next file, named after the local time so that it sorts behind the others."""
         now = datetime.datetime.now()
-        while True:
-            path = os.path.join(self.folder, f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}")
-            if not os.path.exists(path) and (before is None or path > before.file.path):
-                break
-            now += datetime.timedelta(milliseconds=1)
+        number = int(f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}")
+        if before is not None:  # also when the clock was set back
+            number = max(number, int(os.path.basename(before.file.path)) + 1)
+        while os.path.exists(path := os.path.join(self.folder, f"{number:017d}")):
+            number += 1
         file = IndexFile(path, self.slots, self.entries_max)
         file.make()
+        self.named = True
         return file
 
     def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t most):
@@ -260,8 +293,7 @@ cdef class KeyIndex:
                     return physical_offset
                 physical_offset = begin_physical
             self.files.pop()
-            file.file.close()
-            os.unlink(file.file.path)
+            file.file.discard(True)
         return physical_offset
 
     def drop_below(self, int64_t min_physical):
@@ -272,18 +304,21 @@ cdef class KeyIndex:
         return gone
 
     def sync(self):
-        """Bring the entries to disk; another thread may call it. OSError."""
+        """Bring the entries and the files' names to disk; another thread may call it. OSError."""
         cdef IndexFile file
-        cdef int64_t used
         cdef int status
-        if not self.dirty:
-            return
-        self.dirty = False
-        for file in self.files[-2:]:
-            used = file.entry(file.count()) - file.file.map
-            file.file.views += 1  # the mapping stays meanwhile
-            with nogil:
-                status = file.file.sync_map(used)
-            file.file.views -= 1
-            if status < 0 and not file.file.closing:
-                raise OSError(-status, os.strerror(-status), file.file.path)
+        if self.dirty:
+            self.dirty = False
+            for file in self.files[:]:
+                if file.dirty:
+                    file.dirty = False
+                    file.file.views += 1  # the mapping stays meanwhile
+                    with nogil:
+                        status = file.file.sync_map(file.file.size)
+                    file.file.views -= 1
+                    if status < 0 and not file.file.closing:
+                        self.dirty = file.dirty = True
+                        raise OSError(-status, os.strerror(-status), file.file.path)
+        if self.named:
+            self.named = False
+            sync_folder(self.folder)

@@ -16,3 +16,6 @@ cdef class Mappings:
 
     cdef int map(self, Segment file) except -1
     cdef int make_room(self) except -1
+
+
+cdef int sync_file(Segment file) except? -1

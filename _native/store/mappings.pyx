@@ -48,3 +48,15 @@ cdef class Mappings:
             self.files.pop()
             return 0
         return 0
+
+
+cdef int sync_file(Segment file) except? -1:
+    """0 or a negative errno; the mapping stays meanwhile. One that was given back left its pages to the file."""
+    cdef int status
+    if file.map is NULL:
+        return file.sync_closed() if file.writable_map else 0
+    file.views += 1
+    with nogil:
+        status = file.sync_map(file.size)
+    file.views -= 1
+    return status

@@ -2,15 +2,20 @@ from collections.abc import Callable
 
 from firearrow._native.store.checkpoint import Checkpoint
 from firearrow._native.store.commitlog import CommitLog
+from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.dispatch import Dispatch
+from firearrow._native.store.mending import Mending
 
 def recover(
     log: CommitLog,
     dispatch: Dispatch,
     checkpoint: Checkpoint,
+    mending: Mending,
     *,
     clean: bool,
-    rebuild: bool,
+    sealed: bool,
+    unsure: Callable[[], None],
     check_crc: bool,
     progress: Callable[[str], None] | None,
-) -> int: ...
+) -> tuple[int, int]: ...
+def disagreeing(log: CommitLog, dispatch: Dispatch) -> ConsumeQueue | None: ...

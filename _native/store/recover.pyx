@@ -1,59 +1,197 @@
 """Recovery: where the log really ends, and queues and index brought to agree with it.
 
-Order: find the end by walking records from a safe place (each checked, with its CRC, and against its own offset); put
-what queues and index miss on the way; cut the log there, zero what stands behind; only then cut queues and index.
-Safe places: after a clean stop the newest record that a queue knows; after a crash the newest segment that begins before
-the checkpoint; the log's beginning when queues or index are missing altogether.
+Order: walk the records from a safe place (each checked, with its CRC, and against its own offset), and put what queues
+and index miss on the way; bridge what is damaged in the middle; cut the log at its end, zero what stands behind; only
+then cut queues and index. Safe places: after a clean stop the newest record that a queue knows; after a crash the newest
+segment that begins before the checkpoint; the log's beginning when something is not as it was left.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t, uintptr_t
 from libc.string cimport memchr
 
 from firearrow._native.store.commitlog cimport CommitLog
+from firearrow._native.store.comparison cimport Comparison, agrees
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.dispatch cimport Dispatch
+from firearrow._native.store.holes cimport bridge, next_good
 from firearrow._native.store.record cimport RECORD_BLANK, RECORD_OK, RecordView
+from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.trust cimport trust_keys, trust_queue
 
 from firearrow._native.store.faults import StoreDamaged
 
 PROGRESS_BYTES = 256 << 20
+ANY_TIME_MS = 1 << 62
+cdef enum:
+    SECTOR_BYTES = 512
 
 
-def recover(CommitLog log not None, Dispatch dispatch not None, checkpoint, *, bint clean, bint rebuild, bint check_crc, progress):
-    """Bring the parts of an opened store to agree; the log's end. StoreDamaged, OSError."""
-    cdef int64_t start, end, indexed
+cdef class Recovery:
+    """`known_end`: the log is known to have reached so far; `known_ms`: what was stored until then is known to be on
+    the disk. A bad record before these, with good ones behind it, is damage; any other is the torn tail."""
+
+    cdef CommitLog log
+    cdef Dispatch dispatch
+    cdef object mending, progress
+    cdef bint clean, check_crc
+    cdef int64_t known_end, known_ms, newest_ms, start, bridged
+
+    def __cinit__(self, CommitLog log not None, Dispatch dispatch not None, checkpoint, mending not None, bint clean, bint check_crc, progress):
+        self.log, self.dispatch, self.mending, self.progress = log, dispatch, mending, progress
+        self.clean, self.check_crc = clean, check_crc
+        self.known_ms = (checkpoint.physic_ms or ANY_TIME_MS) if clean else checkpoint.safe_ms
+        self.known_end = mending.reached
+
+    cdef int64_t run(self, int64_t start, int64_t indexed) except -1:
+        self.start = start
+        self.dispatch.gaps = self.dispatch.begun = self.bridged = 0
+        return self.walk(start, indexed)
+
+    cdef int64_t walk(self, int64_t at, int64_t indexed) except -1:
+        """Put what is missing for each good record from there; the log's end."""
+        cdef RecordView view
+        cdef int state
+        cdef int64_t told = at, behind
+        while True:
+            state = self.log.look(at, self.check_crc, &view)
+            if state == RECORD_BLANK:
+                at = (<Segment> self.log.segment_at(at)).base + self.log.segment_bytes
+                continue
+            if state != RECORD_OK or view.physical_offset != at or is_torn(self.log, &view) or (not self.clean and has_hole(&view)):
+                behind = self.beyond(at)
+                if behind < 0:
+                    return at
+                at = behind
+                continue
+            self.newest_ms = max(self.newest_ms, view.store_time)
+            self.dispatch.recovered(&view, indexed)
+            at += view.size
+            if self.progress is not None and at - told >= PROGRESS_BYTES:
+                told = at
+                low, high = self.log.min_offset, self.log.ends
+                self.progress(f"recovering: {(at - low) >> 20} of {(high - low) >> 20} MiB of the log")
+
+    cdef int64_t beyond(self, int64_t at) except -2:
+        """Where the log goes on behind a bad record, once the hole is bridged; -1 if the log ends here."""
+        cdef RecordView view
+        cdef int64_t behind = next_good(self.log, at, &view)
+        if behind < 0:
+            return -1
+        if at >= self.known_end and not self.newest_ms <= view.store_time <= self.known_ms:
+            return -1
+        bridge(self.log, at, behind, self.newest_ms, self.mending)
+        self.bridged += behind - at
+        self.dispatch.lost(behind - at)
+        return behind
+
+    cdef int cut(self, int64_t end) except -1:
+        """The log ends here. What is no torn record, or was known to be there, is kept aside."""
+        cdef RecordView view
+        cdef Segment segment
+        if end < self.known_end or next_good(self.log, end, &view) >= 0:
+            places = []
+            for segment in self.log.segments:
+                if segment.base + segment.size > end:
+                    position = max(end - segment.base, 0)
+                    places.append(self.mending.keep(segment.path, position, segment.size - position))
+            kept = ", ".join(place for place in places if place) or "nothing, all is zero"
+            reached = f", which had reached {self.known_end}," if end < self.known_end else ""
+            self.mending.tell(f"{self.log.folder}{reached} ends at {end}: records behind it cannot be used; kept: {kept}")
+        self.log.cut(end)
+        return 0
+
+
+def recover(
+    CommitLog log not None, Dispatch dispatch not None, checkpoint, mending not None, *, bint clean, bint sealed, unsure,
+    bint check_crc, progress,
+):
+    """Bring the parts of an opened store to agree: (the log's end, store time of the newest record walked). StoreDamaged,
+    OSError.
+
+    `sealed`: the checkpoint's offset is where the log ended at a clean stop. `unsure()` is called before queues and index
+    are built again: a start behind a kill must not trust the checkpoint then.
+    """
+    cdef Recovery recovery = Recovery(log, dispatch, checkpoint, mending, clean, check_crc, progress)
+    cdef int64_t end, start, synced = log.min_offset
     cdef ConsumeQueue queue
     if not log.bases:
-        for topic, _ in list(dispatch.queues):
-            dispatch.forget(topic)
+        forget_all(log, dispatch, checkpoint)
+        return 0, 0
+    if sealed:
+        recovery.known_end, recovery.known_ms = max(checkpoint.confirm_offset, mending.reached), -1
+    elif clean:
+        recovery.known_end = max([queue.max_physical for queue in dispatch.queues.values()] + [mending.reached])
+    end = -1
+    if not mending.rebuild:
+        start = safe_start(log, dispatch, checkpoint, clean)
+        synced = start
+        if not clean:
+            start = trusted(log, dispatch, start)
+        end = recovery.run(start, newest_key(dispatch))
+        if recovery.bridged or dispatch.gaps or (dispatch.begun and start > log.min_offset) or (
+            not clean and checkpoint.safe_ms > recovery.newest_ms
+        ):
+            mending.rebuild = True
+    if mending.rebuild:
+        unsure()
         if dispatch.index is not None:
             dispatch.index.take_back(0)
-        return 0
-    start = safe_start(log, dispatch, checkpoint, clean, rebuild)
-    if dispatch.index is not None:
-        if not clean:
-            start = max(dispatch.index.take_back(start), <int64_t> log.min_offset)
-        indexed = dispatch.index.last[1] if not dispatch.index.empty else -1
-    else:
-        indexed = -1
-    end = walk(log, dispatch, start, indexed, check_crc, progress)
-    if clean:
-        refuse_hole(log, end)
-    log.cut(end)
+        dispatch.comparison = Comparison(log, mending)
+        end = recovery.run(log.min_offset, -1)
+    recovery.cut(end)
+    if dispatch.comparison is not None:
+        dispatch.comparison.finish(list(dispatch.queues.values()))
+        dispatch.comparison = None
     for queue in dispatch.queues.values():
         queue.truncate(end)
         queue.correct_min(log.min_offset)
     if dispatch.index is not None and dispatch.index.last[1] >= end:
         dispatch.index.take_back(end)
-    return end
+    if not clean:
+        log.sync_from(synced)
+    log.trusted = recovery.start if check_crc else end
+    return end, recovery.newest_ms
 
 
-cdef int64_t safe_start(CommitLog log, Dispatch dispatch, checkpoint, bint clean, bint rebuild) except -1:
+cdef int64_t trusted(CommitLog log, Dispatch dispatch, int64_t start) except -1:
+    """Cut queues and index back to what the checkpoint vouches for; from where the log is to be walked. OSError."""
+    cdef ConsumeQueue queue
+    for queue in dispatch.queues.values():
+        trust_queue(queue, start)
+    return start if dispatch.index is None else max(trust_keys(dispatch.index, start), <int64_t> log.min_offset)
+
+
+def forget_all(CommitLog log, Dispatch dispatch, checkpoint):
+    """There is no log: queues without one are those of a log that never came to the disk. StoreDamaged."""
+    if checkpoint.confirm_offset > 0 or checkpoint.physic_ms > 0:
+        raise StoreDamaged(
+            f"{log.folder} is empty, but it held messages: restore or mount it, or move the checkpoint away to begin anew "
+            "without them"
+        )
+    for topic, _ in list(dispatch.queues):
+        dispatch.forget(topic)
+    if dispatch.index is not None:
+        dispatch.index.take_back(0)
+
+
+cdef int64_t newest_key(Dispatch dispatch) except -2:
+    return -1 if dispatch.index is None or dispatch.index.empty else dispatch.index.last[1]
+
+
+def disagreeing(CommitLog log not None, Dispatch dispatch not None):
+    """A queue whose last entry, or the middle one, does not point to its record; None if all do."""
+    cdef ConsumeQueue queue
+    for queue in dispatch.queues.values():
+        if queue.end_entry > queue.min_entry:
+            if not agrees(log, queue, queue.end_entry - 1) or not agrees(log, queue, (queue.min_entry + queue.end_entry) // 2):
+                return queue
+    return None
+
+
+cdef int64_t safe_start(CommitLog log, Dispatch dispatch, checkpoint, bint clean) except -1:
     cdef int64_t newest = -1
     cdef RecordView view
     cdef ConsumeQueue queue
-    if rebuild:
-        return log.min_offset
     if clean:
         for queue in dispatch.queues.values():
             last = queue.entries(queue.visible - 1, 1) if queue.visible > queue.min_entry and queue.max_physical > newest else []
@@ -65,28 +203,9 @@ cdef int64_t safe_start(CommitLog log, Dispatch dispatch, checkpoint, bint clean
         if log.look(base, True, &view) == RECORD_OK and view.physical_offset == base and view.store_time > 0:
             if clean and base <= max(newest, 0):
                 return base
-            if not clean and view.store_time <= checkpoint.safe_ms:
+            if not clean and view.store_time <= checkpoint.safe_ms and base <= (checkpoint.confirm_offset or base):
                 return base
     return log.min_offset
-
-
-cdef int64_t walk(CommitLog log, Dispatch dispatch, int64_t at, int64_t indexed, bint check_crc, progress) except -1:
-    """Put what is missing for each good record from there; where the first bad one stands."""
-    cdef RecordView view
-    cdef int state
-    cdef int64_t told = at
-    while True:
-        state = log.look(at, check_crc, &view)
-        if state == RECORD_BLANK:
-            at = log.segment_at(at).base + log.segment_bytes
-            continue
-        if state != RECORD_OK or view.physical_offset != at or is_torn(log, &view):
-            return at
-        dispatch.recovered(&view, indexed)
-        at += view.size
-        if progress is not None and at - told >= PROGRESS_BYTES:
-            told = at
-            progress(f"recovering: {(at - log.min_offset) >> 20} of {(log.ends - log.min_offset) >> 20} MiB of the log")
 
 
 cdef bint is_torn(CommitLog log, const RecordView *view) except -1:
@@ -100,13 +219,16 @@ cdef bint is_torn(CommitLog log, const RecordView *view) except -1:
     return state != RECORD_BLANK and (state != RECORD_OK or behind.physical_offset != end)
 
 
-cdef int refuse_hole(CommitLog log, int64_t end) except -1:
-    """After a clean stop nothing good may stand behind the end: cutting would lose it."""
-    cdef RecordView view
-    for base in log.bases:
-        if base > end and log.look(base, True, &view) == RECORD_OK and view.physical_offset == base:
-            raise StoreDamaged(
-                f"the log is damaged at {end} and goes on at {base}: restore the file that holds {end} from a backup, "
-                f"or move the files from {base} on away to go on without them"
-            )
-    return 0
+cdef bint has_hole(const RecordView *view) noexcept:
+    """Whether a sector of the properties was never written, while others behind it were: what a power cut leaves."""
+    cdef const uint8_t *end = view.properties.at + view.properties.length
+    cdef const uint8_t *at = view.properties.at + (-<uintptr_t> view.properties.at) % SECTOR_BYTES
+    cdef const uint8_t *stop
+    while at < end:
+        stop = min(at + SECTOR_BYTES, end)
+        while at < stop and at[0] == 0:
+            at += 1
+        if at == stop:
+            return True
+        at += (-<uintptr_t> at) % SECTOR_BYTES or SECTOR_BYTES
+    return False

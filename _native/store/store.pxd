@@ -10,10 +10,11 @@ from firearrow._native.store.record cimport Message
 
 cdef class MessageStore(StoreCleaning):
     cdef readonly str root
+    cdef readonly tuple findings          # what the open found damaged and did about it, a line each
     cdef object folder, checkpoint, lock
     cdef bint sync_flush, broken, closed
-    cdef public bint full                  # the disk is fuller than the broker allows: nothing is taken until it is not
+    cdef public str full                   # how full the disk is, while it is too full to take anything; else None
     cdef public int64_t max_message_bytes
-    cdef int64_t newest_ms, flushed_ms
+    cdef int64_t newest_ms, staged_ms     # store time of the newest record that is written, that is staged
 
     cdef int64_t stage(self, Message *message, object queue, bytes topic) except -1

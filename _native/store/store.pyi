@@ -95,6 +95,8 @@ class MessageStore(StoreCleaning):
     def prepare(self) -> None:
         """Create the next segment file if the active one is half full. Another thread may call it; releases the GIL."""
     root: str
+    findings: tuple[str, ...]
+    """What the open found damaged and did about it, a line each."""
     @property
     def staged_bytes(self) -> int: ...
     @property
@@ -103,6 +105,9 @@ class MessageStore(StoreCleaning):
     def flushed(self) -> int: ...
     @property
     def min_physical(self) -> int: ...
+    @property
+    def flushed_queues(self) -> int:
+        """The log's offset up to which queues and index were on the disk when the checkpoint was written."""
     @property
     def run(self) -> str:
         """Name of this run; the same after a kill, another one after a clean stop or when Apache's broker was here."""
@@ -113,8 +118,8 @@ class MessageStore(StoreCleaning):
     # --- house keeping ---
     def drop_topic(self, topic: str) -> int:
         """Delete the consume queues of a topic; returns how many. The log keeps its records."""
-    full: bool
-    """Set while the disk is fuller than the broker allows: puts are refused, reads go on."""
+    full: str | None
+    """How full the disk is, set while it is too full to take messages: puts are refused, reads go on."""
     def close(self, clean: bool = True) -> None:
         """Flush everything, write the checkpoint, delete `abort` and the prepared segment, unlock. Idempotent.
 

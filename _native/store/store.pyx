@@ -2,7 +2,6 @@
 
 import errno
 import os
-import struct
 import threading
 from enum import IntEnum
 
@@ -27,11 +26,13 @@ from firearrow._native.store.batch import items_of
 from firearrow._native.store.checkpoint import Checkpoint
 from firearrow._native.store.commitlog import CommitLog as Log
 from firearrow._native.store.dispatch import is_file_name
+from firearrow._native.store.doubt import doubt, printed
 from firearrow._native.store.faults import StoreDamaged, StoreError, StoreForeign, StoreLocked
 from firearrow._native.store.fetch import GetStatus, Got
 from firearrow._native.store.folder import StoreFolder
-from firearrow._native.store.hash import crc32
 from firearrow._native.store.keyindex import KeyIndex as Index
+from firearrow._native.store.names import drop_half_made
+from firearrow._native.store.mending import Mending
 from firearrow._native.store.places import Placed, PutRefused, PutStatus, QueueEntry
 from firearrow._native.store.recover import recover
 
@@ -73,7 +74,9 @@ cdef class MessageStore(StoreCleaning):
         store.root = os.path.abspath(os.fspath(root))
         store.folder = StoreFolder(store.root)
         try:
+            mending = Mending(store.root)
             store.load(
+                mending,
                 commitlog_path or store.folder.path("commitlog"), segment_bytes, queue_file_bytes, index_enabled, index_slots,
                 index_entries, delay_levels_ms, lmq,
             )
@@ -84,38 +87,34 @@ cdef class MessageStore(StoreCleaning):
             store.limits.bytes_in_memory, store.limits.count_in_memory = 262144, 32
             store.limits.bytes_on_disk, store.limits.count_on_disk = 65536, 8
             store.limits.filter_bytes = 16000
-            store.recover(check_crc, progress)
+            store.recover(mending, check_crc, progress)
+            store.findings = tuple(mending.lines)
             store.folder.mark_running()
         except BaseException:
             store.let_go()
             raise
         return store
 
-    def load(self, log_folder, segment_bytes, queue_file_bytes, index_enabled, slots, entries, levels, lmq):
-        self.log = Log.open(log_folder, segment_bytes)
+    def load(self, mending, log_folder, segment_bytes, queue_file_bytes, index_enabled, slots, entries, levels, lmq):
+        if self.folder.was_killed:
+            drop_half_made(self.folder.path("consumequeue"), self.folder.path("index"))
+        self.log = Log.open(log_folder, segment_bytes, mending)
         if index_enabled:
-            self.index = Index.open(self.folder.path("index"), slots, entries)
+            self.index = Index.open(self.folder.path("index"), slots, entries, mending)
         self.dispatch = Dispatch(self.folder.path("consumequeue"), queue_file_bytes, self.index, levels, lmq)
-        self.dispatch.load()
+        self.dispatch.load(mending)
         self.checkpoint = Checkpoint.load(self.folder.path("checkpoint"))
 
-    def recover(self, check_crc, progress):
-        clean = not self.folder.was_killed
-        rebuild = bool(self.log.bases) and not self.dispatch.queues
-        if clean and self.log.bases and os.path.exists(self.folder.path("checkpoint")):
-            seal = self.checkpoint.seal(self.folder.path("checkpoint"))
-            rebuild = rebuild or (seal is not None and seal != self.printed())
-        end = recover(
-            self.log, self.dispatch, self.checkpoint, clean=clean, rebuild=rebuild, check_crc=check_crc, progress=progress
+    def recover(self, mending, check_crc, progress):
+        clean, path = not self.folder.was_killed, self.folder.path("checkpoint")
+        seal = self.checkpoint.seal(path)
+        doubt(self.log, self.dispatch, self.checkpoint, seal, mending, clean=clean)
+        end, newest = recover(
+            self.log, self.dispatch, self.checkpoint, mending, clean=clean, sealed=clean and seal is not None and seal.closed,
+            unsure=lambda: Checkpoint().save(path, b"", closed=False), check_crc=check_crc, progress=progress,
         )
         self.confirmed = end
-        self.newest_ms = self.flushed_ms = max(self.checkpoint.physic_ms, self.checkpoint.logics_ms)
-
-    def printed(self):
-        """16 bytes that change when a queue or the index is not as it was left."""
-        queues = sorted((topic, number, queue.end_entry) for (topic, number), queue in self.dispatch.queues.items())
-        shape = crc32(repr([queue for queue in queues if queue[2]]).encode())
-        return struct.pack(">IIq", len(queues), shape, -1 if self.index is None else self.index.last[1])
+        self.newest_ms = newest or self.checkpoint.physic_ms
 
     def close(self, bint clean=True):
         """See store.pyi. OSError leaves `abort` in place, and so does a store that took no more."""
@@ -225,7 +224,7 @@ cdef class MessageStore(StoreCleaning):
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk") from None
         to = self.log.place(size, &physical)
         encode_record(message, size, to)
-        self.newest_ms = max(self.newest_ms, message.store_time)
+        self.staged_ms = max(self.staged_ms, message.store_time)
         return physical + size
 
     def next_offset(self, str topic not None, int64_t queue_id):
@@ -276,6 +275,7 @@ cdef class MessageStore(StoreCleaning):
             self.dispatch.drop_staged()
             self.broken = True
             raise
+        self.newest_ms, self.staged_ms = max(self.newest_ms, self.staged_ms), 0
         try:
             self.dispatch.apply(not self.sync_flush)
         except BaseException:
@@ -304,7 +304,8 @@ cdef class MessageStore(StoreCleaning):
                 newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
                 max(written - 1, 0),
             )
-            self.checkpoint.save(self.folder.path("checkpoint"), self.printed() if seal else None)
+            left = printed(self.dispatch, shape=seal)
+            self.checkpoint.save(self.folder.path("checkpoint"), left, closed=seal and self.log.refused == 0)
 
     def flush_all(self):
         """Up to which time and offset all is on the disk: the checkpoint never says more."""
@@ -312,8 +313,7 @@ cdef class MessageStore(StoreCleaning):
         if written > self.log.flushed:
             self.sync()
         try:
-            for queue in list(self.dispatch.queues.values()):
-                queue.sync()
+            self.dispatch.sync()
             if self.index is not None:
                 self.index.sync()
         except OSError as error:
@@ -339,6 +339,10 @@ cdef class MessageStore(StoreCleaning):
     @property
     def min_physical(self):
         return self.log.min_offset
+
+    @property
+    def flushed_queues(self):
+        return self.checkpoint.confirm_offset
 
     @property
     def run(self):

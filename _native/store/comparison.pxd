@@ -1,0 +1,23 @@
+# Comparison: queues against the whole log, record by record; what does not agree is put right. The log is believed.
+#
+# Two records may claim one place: of a topic that was deleted and made again the later one counts. A record that claims a
+# place far from where its queue stands has a damaged head, and is passed over. Places whose records are lost become
+# blanks, which point before the next record, so that the entries of a queue stay in the order of the log.
+# `finish`, after the last record, cuts what no record stands for. Thread: the appender's, at the open.
+
+from libc.stdint cimport int32_t, int64_t
+
+from firearrow._native.store.commitlog cimport CommitLog
+from firearrow._native.store.consumequeue cimport ConsumeQueue
+
+cdef class Comparison:
+    cdef CommitLog log
+    cdef object mending
+    cdef dict placed                       # ConsumeQueue → [first entry, entry behind the last record, mended, lost]
+    cdef public int64_t lost_bytes         # of the log, in front of where it is walked
+
+    cdef int place(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
+    cdef bint rewrite(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
+    cdef int append(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
+
+cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry) except -1

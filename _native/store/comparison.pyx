@@ -1,0 +1,164 @@
+"""Queues compared with the log (see comparison.pxd). Knows no index."""
+
+import os
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport uint8_t
+from libc.string cimport memcmp, memset
+
+from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES
+from firearrow._native.store.record cimport RECORD_OK, RecordView
+from firearrow._native.store.segment cimport Segment
+
+cdef enum:
+    GAP_MAX = 10000                       # so many lost messages are believed without a hole of that size in the log
+ENTRY_MAX = 1 << 56
+
+
+cdef class Comparison:
+    def __cinit__(self, CommitLog log not None, mending not None):
+        self.log = log
+        self.mending = mending
+        self.placed = {}
+
+    cdef int place(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+        """The log has this record for this place: the queue has it now, too. OSError."""
+        state = self.placed.get(queue)
+        if not 0 <= entry < ENTRY_MAX:
+            return 0
+        if state is None or not queue.files or entry < (<Segment> queue.files[0]).base // ENTRY_BYTES:
+            if not queue.files or not (<Segment> queue.files[0]).base // ENTRY_BYTES <= entry <= queue.end_entry:
+                begin_anew(queue, entry)
+            state = self.placed[queue] = [entry, entry, 0, 0]
+        if entry >= queue.end_entry:
+            if entry - queue.end_entry > GAP_MAX + self.lost_bytes // RECORD_FIXED_BYTES:
+                self.mending.tell(
+                    f"the record at {physical_offset} says place {entry} in queue {queue.queue_id} of {queue.topic}, which goes "
+                    f"on at {queue.end_entry}: passed over"
+                )
+                return 0
+            state[3] += entry - queue.end_entry
+            state[2] += 1
+            self.append(queue, entry, physical_offset, size, tags_code)
+        elif not has(queue, entry, physical_offset, size, tags_code):
+            if not self.rewrite(queue, entry, physical_offset, size, tags_code):
+                return 0
+            state[2] += 1
+        state[0], state[1] = min(state[0], entry), entry + 1
+        return 0
+
+    cdef bint rewrite(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+        """Another entry stands there: False if it has the better right."""
+        cdef uint8_t other[ENTRY_BYTES]
+        cdef uint8_t *at
+        queue.look(entry, other)
+        if get_i64(other) != physical_offset and get_i32(other + ENTRY_AT_SIZE) != PRE_BLANK_SIZE and agrees(self.log, queue, entry):
+            if get_i64(other) > physical_offset or entry > 0:
+                return False
+            cut_to(queue, 0)
+            self.append(queue, 0, physical_offset, size, tags_code)
+            return True
+        at = <uint8_t *> queue.entry_at(entry)
+        put_i64(at, physical_offset)
+        put_i32(at + ENTRY_AT_SIZE, size)
+        put_i64(at + ENTRY_AT_TAGS, tags_code)
+        queue.dirty = True
+        return True
+
+    cdef int append(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+        while queue.end_entry < entry:
+            queue.append(physical_offset - 1, PRE_BLANK_SIZE, 0)
+        queue.append(physical_offset, size, tags_code)
+        return 0
+
+    def finish(self, list queues not None):
+        """The whole log was walked: what no record stands for goes, and all is on the disk. OSError."""
+        cdef ConsumeQueue queue
+        for queue in queues:
+            state = self.placed.get(queue)
+            if state is None:
+                if queue.end_entry > queue.min_entry and not agrees(self.log, queue, queue.end_entry - 1):
+                    queue.min_entry = queue.end_entry
+                    self.mending.tell(f"queue {queue.queue_id} of {queue.topic} has no message in the log any more")
+                continue
+            first, behind, mended, lost = state
+            gone = max(queue.end_entry - behind, 0)
+            cut_to(queue, behind)
+            queue.min_entry = first
+            queue.max_physical, queue.min_physical = queue.last_end(), -1
+            queue.visible = queue.next_entry = queue.end_entry
+            if mended or gone:
+                sync(queue)
+                self.mending.tell(
+                    f"queue {queue.queue_id} of {queue.topic} was built again from the log: {mended} entries put right, {gone} cut, "
+                    f"{lost} of messages that are lost"
+                )
+
+
+cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry) except -1:
+    """Whether an entry points to the record that it is for; a blank points to none. A light queue's record names another."""
+    cdef uint8_t at[ENTRY_BYTES]
+    cdef RecordView view
+    cdef bytes topic
+    if not queue.look(entry, at):
+        return False
+    if get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
+        return True
+    if get_i64(at) < log.min_offset or log.look(get_i64(at), False, &view) != RECORD_OK:
+        return get_i64(at) < log.min_offset and get_i64(at) >= 0
+    if view.physical_offset != get_i64(at) or view.size != get_i32(at + ENTRY_AT_SIZE):
+        return False
+    if queue.topic.startswith("%LMQ%"):
+        return True
+    topic = os.fsencode(queue.topic)
+    return (
+        view.queue_id == queue.queue_id and view.queue_offset == entry
+        and view.topic.length == len(topic) and memcmp(view.topic.at, PyBytes_AS_STRING(topic), len(topic)) == 0
+    )
+
+
+cdef bint has(ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+    cdef const uint8_t *at = queue.entry_at(entry)
+    return (
+        at is not NULL and get_i64(at) == physical_offset and get_i32(at + ENTRY_AT_SIZE) == size
+        and get_i64(at + ENTRY_AT_TAGS) == tags_code
+    )
+
+
+cdef int begin_anew(ConsumeQueue queue, int64_t entry) except -1:
+    """Nothing that stands there is of use: the queue begins at `entry`."""
+    cdef Segment file
+    for file in queue.files:
+        file.close()
+        os.unlink(file.path)
+    queue.files = []
+    queue.begin_at(entry)
+    return 0
+
+
+cdef int cut_to(ConsumeQueue queue, int64_t entry) except -1:
+    """Zero the entries from `entry` on; files that hold none any more go, the first one stays."""
+    cdef Segment file
+    while len(queue.files) > 1 and (<Segment> queue.files[-1]).base >= entry * ENTRY_BYTES:
+        file = queue.files.pop()
+        file.close()
+        os.unlink(file.path)
+        queue.end_entry = min(queue.end_entry, file.base // ENTRY_BYTES)
+    while queue.end_entry > entry:
+        memset(<uint8_t *> queue.entry_at(queue.end_entry - 1), 0, ENTRY_BYTES)
+        queue.end_entry -= 1
+        queue.dirty = True
+    queue.next_entry = queue.end_entry
+    return 0
+
+
+cdef int sync(ConsumeQueue queue) except -1:
+    """Every file, not only those that are appended to."""
+    cdef Segment file
+    cdef int status
+    for file in queue.files:
+        status = file.sync_map(file.size) if file.map is not NULL else file.sync_closed()
+        if status < 0:
+            raise OSError(-status, os.strerror(-status), file.path)
+    return 0

@@ -1,0 +1,69 @@
+"""Doubt: what tells, at an open, that queues or index are not as they were left, so that they are built again.
+
+Cheap on purpose: shapes, ends, samples. Changes nothing. Thread: the appender's, at the open.
+"""
+
+import struct
+
+from firearrow._native.store.checkpoint import Checkpoint, Seal
+from firearrow._native.store.commitlog import CommitLog
+from firearrow._native.store.dispatch import Dispatch
+from firearrow._native.store.hash import crc32
+from firearrow._native.store.mending import Mending
+from firearrow._native.store.recover import disagreeing
+
+COUNT = struct.Struct(">I")
+PRINT = struct.Struct(">IIq")
+
+
+def printed(dispatch: Dispatch, *, shape: bool) -> bytes:
+    """How many queues there are; with `shape` 16 bytes that change when a queue or the index is another one."""
+    if not shape:
+        return COUNT.pack(sum(queue.end_entry > 0 for queue in dispatch.queues.values()))
+    queues = sorted((topic, number, queue.end_entry) for (topic, number), queue in dispatch.queues.items())
+    whole = crc32(repr([queue for queue in queues if queue[2]]).encode())
+    return PRINT.pack(len(queues), whole, dispatch.newest_key)
+
+
+def doubt(
+    log: CommitLog,
+    dispatch: Dispatch,
+    checkpoint: Checkpoint,
+    seal: Seal | None,
+    mending: Mending,
+    *,
+    clean: bool,
+) -> None:
+    """Let `mending` rebuild if there is a reason, and tell it; a store that never came to its first checkpoint, or has
+    no log, is nothing to tell of."""
+    if not log.bases or mending.rebuild:
+        return
+    reason = _reason(log, dispatch, checkpoint, seal, clean)
+    if reason is None and checkpoint.physic_ms > 0 and clean:
+        queue = disagreeing(log, dispatch)
+        if queue is not None:
+            reason = f"an entry of queue {queue.queue_id} of {queue.topic} does not point to its record"
+    if reason is not None:
+        mending.tell(f"{reason}: queues and index are built again from the log")
+    mending.rebuild = reason is not None or checkpoint.physic_ms <= 0
+
+
+def _reason(
+    log: CommitLog, dispatch: Dispatch, checkpoint: Checkpoint, seal: Seal | None, clean: bool
+) -> str | None:
+    if clean and checkpoint.physic_ms <= 0:
+        return "the checkpoint is missing or cut"
+    if not dispatch.queues and checkpoint.physic_ms > 0:
+        return f"{dispatch.folder} holds no queue"
+    if clean and seal is None and dispatch.newest_key == 0 and dispatch.is_indexed:
+        return "there is no index"
+    if seal is None:
+        return None
+    if not seal.closed:
+        expected = COUNT.unpack(seal.printed[: COUNT.size])[0]
+        if clean:
+            return "entries that do not agree with the log were met"
+        return None if expected <= len(dispatch.queues) else "a queue is missing"
+    if clean and seal.printed != printed(dispatch, shape=True):
+        return "queues or index are not as they were left"
+    return None

@@ -1,0 +1,155 @@
+"""Holes in the log: found and bridged (see holes.pxd). Knows no queue."""
+
+import os
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, uint8_t
+from libc.string cimport memchr, memset
+
+from firearrow._native.store.bytes cimport get_i32, get_i64
+from firearrow._native.store.commitlog cimport blank
+from firearrow._native.store.hash cimport body_crc
+from firearrow._native.store.layout cimport (
+    AT_MAGIC, AT_PHYSICAL_OFFSET, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES, SYS_ROLLBACK,
+)
+from firearrow._native.store.record cimport Message, RECORD_OK, Text, encode_record
+from firearrow._native.store.segment cimport Segment
+
+FILLER_TOPIC = b"DAMAGED"
+cdef enum:
+    MAGIC_FIRST = 0xDA
+    HEAD_BYTES = 36                       # up to the end of a record's own offset
+    FILLER_BYTES_MAX = 1 << 20
+    NO_QUEUE_OFFSET = -1                  # no entry agrees with it
+
+
+# ---- where it goes on ----
+
+cdef int64_t next_good(CommitLog log, int64_t at, RecordView *view) except -2:
+    """The first good record behind the bad one at `at`, in its segment or in a later one; -1 if there is none."""
+    cdef Segment segment
+    cdef int64_t found, start = at + RECORD_FIXED_BYTES
+    for segment in log.segments:
+        if segment.base + segment.size <= start:
+            continue
+        found = good_in(log, segment, max(start, segment.base), view)
+        if found >= 0:
+            return found
+    return -1
+
+
+cdef int64_t good_in(CommitLog log, Segment segment, int64_t start, RecordView *view) except -2:
+    cdef int64_t data, hole, found
+    cdef int64_t position = start - segment.base
+    number = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while position < segment.size:
+            try:
+                data = os.lseek(number, position, os.SEEK_DATA)
+            except OSError:  # only a hole is left
+                return -1
+            hole = min(os.lseek(number, data, os.SEEK_HOLE), segment.size)
+            found = good_between(log, segment, data, hole, view)
+            if found >= 0:
+                return found
+            position = hole
+    finally:
+        os.close(number)
+    return -1
+
+
+cdef int64_t good_between(CommitLog log, Segment segment, int64_t low, int64_t high, RecordView *view) except -2:
+    """Of a data stretch of the file; a record may begin in front of it."""
+    cdef int64_t at = low
+    while True:
+        segment.ensure_mapped(False)
+        at = candidate(segment.map, segment.base, at, min(high, segment.size - HEAD_BYTES))
+        if at < 0:
+            return -1
+        if log.look(segment.base + at, True, view) == RECORD_OK:
+            return segment.base + at
+        at += 1
+
+
+cdef int64_t candidate(const uint8_t *map, int64_t base, int64_t low, int64_t high) noexcept nogil:
+    """The first position whose bytes have the magic of a record and name their own offset; -1 if none."""
+    cdef const uint8_t *at
+    cdef int64_t position = low
+    cdef int32_t magic
+    while position < high:
+        at = <const uint8_t *> memchr(map + position + AT_MAGIC, MAGIC_FIRST, high - position)
+        if at is NULL:
+            return -1
+        position = at - AT_MAGIC - map
+        magic = get_i32(at)
+        if (magic == MAGIC_V1 or magic == MAGIC_V2) and get_i64(map + position + AT_PHYSICAL_OFFSET) == base + position:
+            return position
+        position += 1
+    return -1
+
+
+# ---- made walkable ----
+
+cdef int bridge(CommitLog log, int64_t at, int64_t behind, int64_t store_time, object mending) except -1:
+    """Lay fillers from the bad record at `at` to the good one at `behind`; told and kept by `mending`. OSError."""
+    cdef Segment segment
+    cdef int64_t start, until
+    places = []
+    for segment in log.segments:
+        start, until = max(at, segment.base), min(behind, segment.base + segment.size)
+        if start >= until:
+            continue
+        place = mending.keep(segment.path, start - segment.base, until - start)
+        if place is not None:
+            places.append(place)
+        if until == segment.base + segment.size:
+            write(segment, start, blank(until - start))
+        else:
+            fill(segment, start, until, store_time)
+    kept = f", what stood there is in {', '.join(places)}" if places else ""
+    mending.tell(f"{log.folder} is damaged from {at} to {behind}: what these {behind - at} bytes held is lost{kept}")
+    return 0
+
+
+cdef int fill(Segment segment, int64_t at, int64_t until, int64_t store_time) except -1:
+    """Fillers of a mebibyte at most; none leaves less than a record's bytes behind it."""
+    cdef int64_t size
+    while at < until:
+        size = until - at
+        if size > FILLER_BYTES_MAX:
+            size = FILLER_BYTES_MAX if size - FILLER_BYTES_MAX >= RECORD_FIXED_BYTES else size - RECORD_FIXED_BYTES
+        write(segment, at, filler(size, at, store_time))
+        at += size
+    return 0
+
+
+cdef bytes filler(int64_t size, int64_t physical_offset, int64_t store_time):
+    """A record of a rolled back transaction, all zeros inside."""
+    cdef bytes nothing = bytes(max(size, 20)), to = PyBytes_FromStringAndSize(NULL, size)
+    cdef const uint8_t *zeros = <const uint8_t *> PyBytes_AS_STRING(nothing)
+    cdef bytes topic = FILLER_TOPIC[:size - RECORD_FIXED_BYTES]
+    cdef Message message
+    memset(&message, 0, sizeof(Message))
+    message.topic = Text(at=<const uint8_t *> PyBytes_AS_STRING(topic), length=len(topic))
+    message.body = Text(at=zeros, length=size - RECORD_FIXED_BYTES - len(topic))
+    message.properties = Text(at=zeros, length=0)
+    message.born_host = message.store_host = Text(at=zeros, length=8)
+    message.crc = body_crc(zeros, message.body.length)
+    message.sys_flag = SYS_ROLLBACK
+    message.queue_offset = NO_QUEUE_OFFSET
+    message.physical_offset = physical_offset
+    message.born_time = message.store_time = store_time
+    encode_record(&message, size, <uint8_t *> PyBytes_AS_STRING(to))
+    return to
+
+
+cdef int write(Segment segment, int64_t at, bytes data) except -1:
+    """On the disk when it returns. OSError."""
+    cdef int status
+    segment.open_file(False, True)
+    status = segment.write_at(at - segment.base, <const uint8_t *> PyBytes_AS_STRING(data), len(data))
+    if status == 0:
+        status = segment.sync_data()
+    if status < 0:
+        raise OSError(-status, os.strerror(-status), segment.path)
+    return 0

@@ -1,0 +1,92 @@
+"""Mending: what an open found damaged, one line each, and what it took out of the way, kept under STORE/damaged.
+
+It decides nothing: whoever finds the damage says what to do. Thread: the appender's, at the open.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+LINES_MAX = 1000
+COPY_BYTES = 1 << 20
+FOLDER = "damaged"
+
+
+class Mending:
+    """`rebuild`: queues and index are to be compared with the whole log, something of them or of it was not as it was.
+    `reached`: the log once reached so far, for files stand behind one that is damaged."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._folder = os.path.join(root, FOLDER)
+        self._left_out = 0
+        self._lines: list[str] = []
+        self.rebuild = False
+        self.reached = 0
+
+    @property
+    def lines(self) -> list[str]:
+        left_out = [f"{self._left_out} more findings are not listed"] if self._left_out else []
+        return self._lines + left_out
+
+    def tell(self, line: str) -> None:
+        if len(self._lines) < LINES_MAX:
+            self._lines.append(line)
+        else:
+            self._left_out += 1
+
+    def move(self, path: str) -> str:
+        """Take a file or a folder out of the store; where it is now. OSError."""
+        place = self._place(path)
+        shutil.move(path, place)
+        return place
+
+    def keep(self, path: str, start: int, length: int) -> str | None:
+        """Copy the bytes of a file that are about to be cut or written over; where to, None if all are zero. OSError.
+
+        Holes of a sparse file stay holes, and zeros become such.
+        """
+        place, target = None, -1
+        with open(path, "rb") as source:
+            try:
+                for position, piece in _pieces(source.fileno(), start, start + length):
+                    if target < 0:
+                        place = self._place(f"{path}-at-{start}")
+                        target = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                    _write(target, piece, position - start)
+                if target >= 0:
+                    os.fsync(target)
+            finally:
+                if target >= 0:
+                    os.close(target)
+        return place
+
+    def _place(self, path: str) -> str:
+        """A name that was not used yet: NUMBER-FOLDER-NAME."""
+        os.makedirs(self._folder, exist_ok=True)
+        numbers = [int(name[:4]) for name in os.listdir(self._folder) if name[:4].isdecimal()]
+        name = os.path.relpath(path, self._root).replace(os.sep, "-").replace("..-", "")
+        return os.path.join(self._folder, f"{max(numbers, default=0) + 1:04d}-{name[-200:]}")
+
+
+def _pieces(source: int, position: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """(position, bytes) of what is not zero."""
+    end = min(end, os.fstat(source).st_size)
+    while position < end:
+        try:
+            data = os.lseek(source, position, os.SEEK_DATA)
+        except OSError:  # only a hole is left
+            return
+        hole = min(os.lseek(source, data, os.SEEK_HOLE), end)
+        position = data
+        while position < hole:
+            piece = os.pread(source, min(hole - position, COPY_BYTES), position)
+            if piece.strip(b"\0"):
+                yield position, piece
+            position += len(piece)
+
+
+def _write(target: int, data: bytes, position: int) -> None:
+    done = 0
+    while done < len(data):
+        done += os.pwrite(target, data[done:], position + done)

@@ -1,0 +1,59 @@
+"""Names: what stands in the store's folders is on the disk, and what a power cut left half made is taken away.
+
+A file that was synced is lost all the same if the folder that names it was not. Knows no content. Any thread.
+"""
+
+import os
+
+
+def sync_folder(path: str) -> None:
+    """The names in the folder are on the disk when it returns. OSError."""
+    number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def make_folder(path: str) -> None:
+    """Make it, and those above it, as far as they are missing; they are on the disk when it returns. OSError."""
+    above = os.path.dirname(path)
+    if above != path and not os.path.isdir(above):
+        make_folder(above)
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return
+    sync_folder(above)
+
+
+def drop_half_made(queues: str, index: str) -> None:
+    """Before a store that was killed is opened: a queue's files from the first empty one, or behind a gap, were never
+    synced, and an empty index file neither. The log has what they held. OSError."""
+    for topic in _folders(queues):
+        for queue in _folders(topic):
+            _drop_half_made(queue)
+    for name in os.listdir(index) if os.path.isdir(index) else ():
+        path = os.path.join(index, name)
+        if os.path.isfile(path) and os.path.getsize(path) == 0:
+            os.unlink(path)
+
+
+def _drop_half_made(queue: str) -> None:
+    expected, broken = -1, False
+    for name in sorted(os.listdir(queue)):
+        path = os.path.join(queue, name)
+        if not name.isdecimal() or not os.path.isfile(path):
+            continue
+        size = os.path.getsize(path)
+        broken = broken or size == 0 or expected not in (-1, int(name))
+        if broken:
+            os.unlink(path)
+        expected = int(name) + size
+
+
+def _folders(path: str) -> list[str]:
+    if not os.path.isdir(path):
+        return []
+    with os.scandir(path) as found:
+        return sorted(entry.path for entry in found if entry.is_dir())

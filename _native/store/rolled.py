@@ -1,0 +1,170 @@
+"""The files of a rolled folder (commit log, consume queue): of one size, without a gap, named after the first byte.
+
+A writer has them mended: what is missing of a file or between two becomes zeros, what is no part of the row goes aside.
+Reads and writes no record. Any thread.
+"""
+
+import os
+import re
+from itertools import pairwise
+
+from firearrow._native.store.faults import StoreDamaged, StoreForeign
+from firearrow._native.store.mending import Mending
+
+NAME = re.compile(r"\d{20}")
+POSITION_MAX = (1 << 63) - 1
+MISSING_MAX = 1024
+"""More missing files than this between two are no gap: the later ones belong elsewhere."""
+
+SECTOR_BYTES = 512
+"""Nobody sets sizes that are no multiple of this."""
+
+Files = list[tuple[int, str]]
+
+
+def file_name(position: int) -> str:
+    return f"{position:020d}"
+
+
+def named_files(folder: str) -> Files:
+    """(first byte, path) of what is named as a file of the row, in order; folders and other names are passed over."""
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    paths = [(int(name), os.path.join(folder, name)) for name in names if NAME.fullmatch(name)]
+    return [(position, path) for position, path in paths if os.path.isfile(path)]
+
+
+def rolled_files(folder: str, file_bytes: int, key: str) -> Files:
+    """As they are, for a reader; an empty last one is left out. StoreForeign: another size; StoreDamaged: a gap."""
+    found = named_files(folder)
+    if found and os.path.getsize(found[-1][1]) == 0:
+        found.pop()
+    for _, path in found:
+        if os.path.getsize(path) != file_bytes:
+            raise foreign_size(path, file_bytes, key)
+    for (before, path), (after, _) in pairwise(found):
+        if after != before + file_bytes:
+            raise StoreDamaged(f"{folder} has a gap behind {path}: restore the missing file")
+    return found
+
+
+def foreign_size(path: str, file_bytes: int, key: str) -> StoreForeign:
+    size = os.path.getsize(path)
+    return StoreForeign(
+        f"{path} has {size} bytes, not {file_bytes}: set {key}={size} if the store was made so, else bring the "
+        f"file to its size with `truncate -s {file_bytes}`, or restore it"
+    )
+
+
+def is_of_another_size(found: Files, file_bytes: int) -> bool:
+    """Whether the row was made with another size, rather than damaged: no file and no distance is of this one."""
+    sizes = {os.path.getsize(path) for _, path in found} - {0}
+    if not sizes or file_bytes in sizes:
+        return False
+    if len(found) > 1:
+        return min(after - before for (before, _), (after, _) in pairwise(found)) != file_bytes
+    (position, size) = found[0][0], sizes.pop()
+    named_so = position > 0 and position % file_bytes == 0 and position % size != 0
+    return not named_so and size % SECTOR_BYTES == 0
+
+
+def mended_files(folder: str, file_bytes: int, mending: Mending, *, head: bytes | None) -> Files:
+    """The row, mended in place; each finding is told. OSError, StoreDamaged.
+
+    `head`: what a file begins with that stands in for a missing one; None: the row is derived and built again.
+    """
+    tell_strays(folder, mending)
+    found = _in_row(_without_empty_end(named_files(folder)), file_bytes, mending)
+    for position, path in found:
+        size = os.path.getsize(path)
+        if size != file_bytes:
+            mending.rebuild = True
+            if head is not None and size < file_bytes and position < found[-1][0]:
+                mending.reached = position + file_bytes
+            _resize(path, size, file_bytes, mending, head is None)
+    return _without_gaps(found, folder, file_bytes, mending, head)
+
+
+def tell_strays(folder: str, mending: Mending) -> None:
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        path = os.path.join(folder, name)
+        if not NAME.fullmatch(name) and not os.path.isdir(path):
+            mending.tell(f"{path} is no file of a store: left where it is")
+
+
+def _without_empty_end(found: Files) -> Files:
+    """An empty last file was made and never written: deleted, as Apache does."""
+    while found and os.path.getsize(found[-1][1]) == 0:
+        os.unlink(found.pop()[1])
+    return found
+
+
+def _in_row(found: Files, file_bytes: int, mending: Mending) -> Files:
+    """Without the files whose name cannot be that of a file of this row."""
+    row = []
+    for position, path in found:
+        if position % file_bytes or position > POSITION_MAX - file_bytes:
+            mending.rebuild = True
+            place = mending.move(path)
+            mending.tell(
+                f"{path} is named after no place where a file of {file_bytes} bytes begins: moved to {place}"
+            )
+        else:
+            row.append((position, path))
+    return row
+
+
+def _resize(path: str, size: int, file_bytes: int, mending: Mending, derived: bool) -> None:
+    """Cut or fill up a file to its size."""
+    if size < file_bytes:
+        then = "built again from the log" if derived else "filled up with zeros, what stood there is lost"
+        mending.tell(f"{path} was cut at {size} of {file_bytes} bytes: {then}")
+    else:
+        place = None if derived else mending.keep(path, file_bytes, size - file_bytes)
+        kept = f", what was cut is in {place}" if place else ""
+        mending.tell(f"{path} had {size} bytes, not {file_bytes}: cut{kept}")
+    os.truncate(path, file_bytes)
+    if derived:
+        _allocate(path, file_bytes)
+
+
+def _allocate(path: str, file_bytes: int) -> None:
+    """Entries are written through a mapping: a full disk is an error here, and not there. OSError."""
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.posix_fallocate(number, 0, file_bytes)
+    finally:
+        os.close(number)
+
+
+def _make(path: str, file_bytes: int, head: bytes | None) -> None:
+    if head is None:
+        return _allocate(path, file_bytes)
+    with open(path, "xb") as file:
+        file.write(head)
+        file.truncate(file_bytes)
+    return None
+
+
+def _without_gaps(found: Files, folder: str, file_bytes: int, mending: Mending, head: bytes | None) -> Files:
+    then = (
+        "built again from the log" if head is None else "an empty one stands in for it, what it held is lost"
+    )
+    whole: Files = found[:1]
+    for position, path in found[1:]:
+        after = whole[-1][0] + file_bytes
+        if (position - after) // file_bytes > MISSING_MAX:
+            raise StoreDamaged(
+                f"{folder} misses {(position - after) // file_bytes} files before {path}: restore them, or move "
+                "the files from there on away to go on without them"
+            )
+        if head is not None and after < position:
+            mending.reached = max(mending.reached, position)
+        while after < position:
+            missing = os.path.join(folder, file_name(after))
+            _make(missing, file_bytes, head)
+            mending.rebuild = True
+            mending.tell(f"{missing} is missing between others: {then}")
+            whole.append((after, missing))
+            after += file_bytes
+        whole.append((position, path))
+    return whole

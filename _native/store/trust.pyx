@@ -1,0 +1,171 @@
+"""Trust: the part of queues and index that was synced before a store was killed (see trust.pxd). Knows no records."""
+
+import os
+
+from libc.stdint cimport int32_t, uint8_t
+
+from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.store.commitlog cimport zero_tail
+from firearrow._native.store.keyindex cimport IndexFile
+from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_BYTES, PRE_BLANK_SIZE
+from firearrow._native.store.segment cimport Segment
+
+cdef enum:
+    AT_BEGIN_TIME = 0
+    AT_BEGIN_PHYSICAL = 16
+    AT_END_PHYSICAL = 24
+    AT_END_TIME = 8
+    AT_SLOTS_USED = 32
+    AT_COUNT = 36
+
+
+# ---- queues ----
+
+cdef int trust_queue(ConsumeQueue queue, int64_t start) except -1:
+    """Keep the entries of records below `start`; what stands behind them becomes zero. OSError."""
+    cdef Segment file
+    cdef int64_t low, high, middle
+    if not queue.files:
+        return 0
+    file = queue.files[-1]
+    low, high = queue.min_entry, (file.base + file.size) // ENTRY_BYTES
+    queue.end_entry = high
+    while low < high:
+        middle = (low + high) // 2
+        if is_below(queue, middle, start) >= 0:
+            low = middle + 1
+        else:
+            high = middle
+    while low > queue.min_entry and not is_sure(queue, low - 1, start):
+        low -= 1
+    end_at(queue, low)
+    return 0
+
+
+cdef int64_t is_below(ConsumeQueue queue, int64_t entry, int64_t start) except -2:
+    """Where the entry's record stands if that is below `start`, 0 for a blank; -1 otherwise."""
+    cdef uint8_t at[ENTRY_BYTES]
+    if not queue.look(entry, at) or get_i32(at + ENTRY_AT_SIZE) <= 0 or get_i64(at) < 0:
+        return -1
+    if get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
+        return 0
+    return get_i64(at) if get_i64(at) < start else -1
+
+
+cdef bint is_sure(ConsumeQueue queue, int64_t entry, int64_t start) except -1:
+    """A half of an entry, at a sector's edge, may look like one of a lower record: not behind a higher one, or zeros."""
+    cdef int64_t at = is_below(queue, entry, start)
+    cdef int64_t before = is_below(queue, entry - 1, start) if entry > queue.min_entry else 0
+    return at >= 0 and before >= 0 and (before < at or at == 0)
+
+
+cdef int end_at(ConsumeQueue queue, int64_t entry) except -1:
+    cdef Segment file
+    while queue.files and ((<Segment> queue.files[-1]).base >= entry * ENTRY_BYTES and (len(queue.files) > 1 or entry == queue.min_entry)):
+        file = queue.files.pop()
+        file.discard()
+        queue.named = True
+    if queue.files:
+        file = queue.files[-1]
+        file.open_file(False, True)
+        try:
+            zero_tail(file, entry * ENTRY_BYTES - file.base)
+        finally:
+            file.release_fd()
+        file.reserved = entry * ENTRY_BYTES - file.base
+    else:
+        entry = queue.min_entry = 0
+    queue.end_entry = queue.next_entry = queue.visible = queue.synced_entry = entry
+    queue.max_physical = queue.last_end()
+    queue.dirty = True
+    return 0
+
+
+# ---- index ----
+
+cdef int64_t trust_keys(KeyIndex index, int64_t start) except -2:
+    """Forget keys of records at or behind `start`; from where keys must be put again: there, or below. OSError."""
+    cdef IndexFile file
+    cdef int64_t number
+    while index.files:
+        file = index.files[-1]
+        number = trusted_keys(file, start)
+        if number > 1:
+            forget_behind(file, number)
+            index.dirty = True
+            return start if not index.lost_keys else get_i64(file.entry(number - 1) + 4)
+        if file.count() <= 1 or not 0 <= get_i64(file.file.map + AT_BEGIN_PHYSICAL):
+            index.lost_keys = True  # its header tells nothing: it may have held more than what was not synced
+        index.files.pop()
+        file.file.discard(True)
+    return 0 if index.lost_keys else start
+
+
+cdef int64_t trusted_keys(IndexFile file, int64_t start) except -1:
+    """The number behind the last entry that is surely of a record below `start`; 1 if there is none."""
+    cdef int64_t low = 1, high = file.count(), middle
+    while low < high:
+        middle = (low + high) // 2
+        if key_below(file, middle, start) >= 0:
+            low = middle + 1
+        else:
+            high = middle
+    while low > 1 and not key_is_sure(file, low - 1, start):
+        low -= 1
+    return low
+
+
+cdef int64_t key_below(IndexFile file, int64_t number, int64_t start) noexcept:
+    """Where the record of an entry stands if that is below `start`; -1 otherwise, and where nothing was written."""
+    cdef const uint8_t *at = file.entry(number)
+    if get_i32(at) == 0 and get_i64(at + 4) == 0 and get_i64(at + 12) == 0:
+        return -1
+    if get_i32(at) < 0 or not 0 <= get_i64(at + 4) < start or not 0 <= get_i32(at + 16) < number:
+        return -1
+    return get_i64(at + 4)
+
+
+cdef bint key_is_sure(IndexFile file, int64_t number, int64_t start) noexcept:
+    cdef int64_t at = key_below(file, number, start)
+    cdef int64_t before = key_below(file, number - 1, start) if number > 1 else 0
+    return at >= 0 and 0 <= before <= at
+
+
+cdef int forget_behind(IndexFile file, int64_t number) except -1:
+    """Entries from `number` on are gone: slots that name them name the newest one before, the header says so."""
+    cdef int64_t slot, older, missing = 0, used = 0
+    cdef uint8_t *header = file.file.map
+    cdef uint8_t *at
+    for slot in range(file.slots):
+        at = slot_at(file, slot)
+        if not 0 <= get_i32(at) < number:
+            put_i32(at, -1)
+            missing += 1
+        elif get_i32(at) > 0:
+            used += 1
+    older = number - 1
+    while missing > 0 and older > 0:
+        at = file.slot(get_i32(file.entry(older)))
+        if get_i32(at) < 0:
+            put_i32(at, <int32_t> older)
+            missing -= 1
+            used += 1
+        older -= 1
+    if missing > 0:
+        for slot in range(file.slots):
+            at = slot_at(file, slot)
+            if get_i32(at) < 0:
+                put_i32(at, 0)
+    at = file.entry(1)
+    put_i64(header + AT_BEGIN_PHYSICAL, get_i64(at + 4))
+    at = file.entry(number - 1)
+    put_i64(header + AT_END_PHYSICAL, get_i64(at + 4))
+    put_i64(header + AT_END_TIME, get_i64(header + AT_BEGIN_TIME) + get_i32(at + 12) * <int64_t> 1000)
+    put_i32(header + AT_SLOTS_USED, <int32_t> used)
+    put_i32(header + AT_COUNT, <int32_t> number)
+    file.dirty = True
+    return 0
+
+
+cdef inline uint8_t *slot_at(IndexFile file, int64_t slot) noexcept:
+    return file.slot(<int32_t> slot)
