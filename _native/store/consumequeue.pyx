@@ -258,7 +258,9 @@ cdef class ConsumeQueue:
         return 0
 
     cdef int make_room(self, Segment file, int64_t until) except -1:
-        cdef int status = file.reserve(until, RESERVE_STEP_MAX)
+        cdef int status
+        file.reserved = max(file.reserved, until - ENTRY_BYTES)  # entries stand below, whatever was counted at the open
+        status = file.reserve(until, RESERVE_STEP_MAX)
         if status < 0:
             raise OSError(-status, os.strerror(-status), file.path)
         return 0
