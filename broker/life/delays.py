@@ -23,8 +23,8 @@ log = logging.getLogger("firearrow.delays")
 
 SLICE = 32
 AGAIN_S = 0.1
-SLEEP_S_MAX = 60.0
-"""A clock that is set while a level sleeps is noticed so late at most."""
+SLEEP_S_MAX = 1.0
+"""A wall clock that is set forward is noticed by then."""
 
 
 class Level:

@@ -17,18 +17,22 @@ from firearrow.broker.tables import names
 Place = tuple[str, str, int]
 """Topic, group and queue; queue -1 waits for all of them."""
 TICK_MS = 50
+HOLD_MS_MAX = 600_000
+"""Also for one whose clock is far ahead of ours."""
 ANY_QUEUE = -1
 
 
 @dataclass(slots=True, eq=False)
 class HeldPop:
-    """`again(final)` runs the pop once more; with `final` it answers whatever it finds."""
+    """`again(final)` runs the pop once more; with `final` it answers whatever it finds. `deadline_ms` is of the wall
+    clock; `tick` is when we wait no longer, whatever becomes of that clock."""
 
     place: Place
     peer: Peer
     deadline_ms: int
     again: Callable[[bool], None]
     weight: int = REQUEST_BYTES
+    tick: int = 0
 
 
 class PopHolds:
@@ -52,7 +56,6 @@ class PopHolds:
         self._retried: dict[str, tuple[str, str]] = {}
         self._count = 0
         self._bytes = 0
-        self._ticked = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -71,12 +74,13 @@ class PopHolds:
             held.peer.on_close(self.forget)
         self._by_peer[held.peer][held] = None
         self._by_place.setdefault(held.place, {})[held] = None
-        self._by_tick.setdefault(held.deadline_ms // TICK_MS, {})[held] = None
+        left_ms = min(max(held.deadline_ms - self._clock.now_ms(), 0), HOLD_MS_MAX)
+        held.tick = (self._clock.monotonic_ms() + left_ms) // TICK_MS
+        self._by_tick.setdefault(held.tick, {})[held] = None
         self._enter(held.place)
         self._count += 1
         self._bytes += held.weight
         if self._timer is None:
-            self._ticked = self._clock.now_ms() // TICK_MS
             self._timer = self._loop.call_later(TICK_MS / 1000, self._tick)
         return True
 
@@ -122,7 +126,7 @@ class PopHolds:
             self._timer = None
 
     def _tick(self) -> None:
-        now = self._clock.now_ms() // TICK_MS
+        now = self._clock.monotonic_ms() // TICK_MS
         for tick in sorted(tick for tick in self._by_tick if tick < now):
             for held in list(self._by_tick.get(tick, ())):
                 self._run(held, final=True)
@@ -156,7 +160,7 @@ class PopHolds:
         self._bytes -= held.weight
         self._by_peer[held.peer].pop(held, None)
         self._leave(held.place)
-        waiting, tick = self._by_place[held.place], held.deadline_ms // TICK_MS
+        waiting, tick = self._by_place[held.place], held.tick
         del waiting[held], self._by_tick[tick][held]
         if not waiting:
             del self._by_place[held.place]

@@ -25,8 +25,8 @@ log = logging.getLogger("firearrow.timers")
 SLICE = 64
 WALK = 2000
 AGAIN_S = 0.5
-SLEEP_S_MAX = 10.0
-"""A clock that is set while the timer sleeps is noticed so late at most."""
+SLEEP_S_MAX = 1.0
+"""A wall clock that is set forward is noticed by then."""
 
 
 class Due:
