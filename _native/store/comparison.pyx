@@ -103,6 +103,8 @@ cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry) except -1:
     cdef bytes topic
     if not queue.look(entry, at):
         return False
+    if get_i32(at + ENTRY_AT_SIZE) <= 0:
+        return False
     if get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
         return True
     if get_i64(at) < log.min_offset or log.look(get_i64(at), False, &view) != RECORD_OK:
