@@ -1,0 +1,64 @@
+"""No memory: what is too large for it is refused or cut off, the process lives and serves the others."""
+
+import contextlib
+import resource
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode
+from tests.faults.tally import Tally, until
+from tests.process.connection import Connection
+from tests.process.requests import send_ext
+from tests.process.running import Broker
+
+MIB = 1 << 20
+LARGE, CROWD = 3 * MIB, 12
+SMALL = ("--set", "mappedFileSizeCommitLog=16777216", "--set", "mappedFileSizeConsumeQueue=20000")
+
+
+def ask(connection: Connection) -> int | None:
+    """Send a large message; None if the broker closed before it had all."""
+    try:
+        return connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("Large"), bytes(LARGE))
+    except ConnectionError:
+        return None
+
+
+def code_of(connection: Connection, opaque: int | None) -> int | None:
+    try:
+        return None if opaque is None else connection.answer_to(opaque).code
+    except ConnectionError:
+        return None
+
+
+def address_space(broker: Broker) -> int:
+    pages = int(Path(f"/proc/{broker.process.pid}/statm").read_text().split()[0])
+    return pages * resource.getpagesize()
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_large_request_without_memory_for_it(tmp_path: Path, flush: str) -> None:
+    tally = Tally()
+    args = (*SMALL, "--set", f"flushDiskType={flush}")
+    with Broker(tmp_path / "store", *args) as broker, broker.connect() as small:
+        assert tally.send(small, "M") == 0
+        tally.check(small)
+        room = address_space(broker) + MIB
+        resource.prlimit(broker.process.pid, resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+        with contextlib.ExitStack() as crowd:
+            asked = [(one, ask(one)) for one in (crowd.enter_context(broker.connect()) for _ in range(CROWD))]
+            tally.send(small, "M")
+            codes = [code_of(one, opaque) for one, opaque in asked]
+        assert set(codes) - {0}, "the limit was not felt"
+        tally.check(small)
+        resource.prlimit(
+            broker.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        )
+        until(lambda: tally.send(small, "M") == 0)
+        with broker.connect() as large:
+            assert tally.send(large, "M", LARGE) == 0
+        tally.check(small)
+        assert broker.stop() == 0
+    with Broker(tmp_path / "store", *args) as broker, broker.connect() as connection:
+        tally.check(connection)
