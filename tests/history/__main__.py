@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import shutil
 import sys
 import tempfile
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument("--flush", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), default="ASYNC_FLUSH")
     parser.add_argument("--way", choices=tuple(WAYS), default="engine", help="how requests come to the store")
     parser.add_argument("--longest", type=float, default=1.5, help="seconds between two kills at most")
+    parser.add_argument("--within", type=float, default=math.inf, help="seconds in which rounds begin")
     parser.add_argument("--keep", type=Path, help="a new folder for histories and store, kept in any case")
     chosen = parser.parse_args()
     languages = tuple(chosen.clients.split(","))
@@ -34,31 +36,37 @@ def main() -> int:
         parser.error(f"--rounds: 1 to {ROUNDS_MAX}, not {chosen.rounds}")
     if not 0 < chosen.longest <= 3600:
         parser.error(f"--longest: more than 0 and at most 3600 seconds, not {chosen.longest}")
+    if chosen.keep is not None and chosen.keep.exists():
+        parser.error(f"--keep: {chosen.keep} is there already: name a new folder")
     plan = Plan(
         languages, chosen.flush, chosen.seed, longest_s=chosen.longest,
         settle_s=80 if languages == ("python",) else 160,
         settings=dict(option.split("=") for option in WAYS[chosen.way]),
     )  # fmt: skip
-    return _run(plan, chosen.rounds, chosen.way, chosen.keep)
+    return _run(plan, chosen)
 
 
-def _run(plan: Plan, count: int, way: str, keep: Path | None) -> int:
+def _run(plan: Plan, chosen: argparse.Namespace) -> int:
+    keep: Path | None = chosen.keep
     home = Path(tempfile.mkdtemp(prefix="history-")) if keep is None else keep
-    home.mkdir(parents=True, exist_ok=keep is None)
+    home.mkdir(parents=True, exist_ok=True)
+    _progress(f"histories, logs and store are in {home}")
     began = time.monotonic()
-    violations, summary = run_rounds(home, plan, count, lambda line: print(line, file=sys.stderr, flush=True))
+    violations, summary = run_rounds(home, plan, chosen.rounds, _progress, chosen.within)
     rules = dict(Counter(violation.rule for violation in violations))
     about = {
-        "rounds": count, "seed": plan.seed, "clients": plan.languages, "flush": plan.flush, "way": way,
+        "seed": plan.seed, "clients": plan.languages, "flush": plan.flush, "way": chosen.way,
         "seconds": round(time.monotonic() - began, 1),
     }  # fmt: skip
     shown = [f"{violation.rule}: {violation.text}" for violation in violations[:SHOWN_MAX]]
     print(json.dumps(about | summary | {"violations": rules, "first": shown}, indent=1))
-    if violations or keep is not None:
-        print(f"histories, logs and store are in {home}", file=sys.stderr)
-    else:
+    if not violations and keep is None:
         shutil.rmtree(home)
     return 1 if violations else 0
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

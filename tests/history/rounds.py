@@ -3,6 +3,7 @@
 Clients live through all rounds; now and then one of them closes its consumers and joins again. One thread.
 """
 
+import math
 import random
 import time
 from collections import Counter
@@ -34,6 +35,7 @@ SETTINGS = {
 }  # fmt: skip
 ORDER_S = 90.0
 STEP_S = 0.25
+JUDGED_EACH = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,8 @@ class Rounds:
         """Counts of everything, for people and for JSON."""
         acknowledged = sum(attempt.acknowledged for attempt in self.history.attempts.values())
         return {
-            "ends": dict(self.ends), "attempts": len(self.history.attempts), "acknowledged": acknowledged,
+            "rounds": self.ends.total(), "ends": dict(self.ends),
+            "attempts": len(self.history.attempts), "acknowledged": acknowledged,
             "stored": len(self.history.stored), "deliveries": len(self.history.deliveries),
             "acknowledged pops": len(self.history.acked), "commits answered": self.history.counts["committed"],
             "offsets looked at": self.history.counts["offset"], "groups": len(self.history.groups),
@@ -172,13 +175,16 @@ class Rounds:
 
 
 def run_rounds(
-    home: Path, plan: Plan, count: int, told: Callable[[str], None], judged_each: int = 10
+    home: Path, plan: Plan, count: int, told: Callable[[str], None], within_s: float = math.inf
 ) -> tuple[list[Violation], dict[str, object]]:
-    """So many rounds, ended early by the first violation; violations and summary."""
+    """So many rounds, or as many as begin in time; ended early by a violation. Violations and summary."""
+    deadline = time.monotonic() + within_s
     with Rounds(home, plan) as rounds:
         for number in range(1, count + 1):
+            if time.monotonic() > deadline:
+                break
             end = rounds.run()
-            found = rounds.judge() if number % judged_each == 0 else []
+            found = rounds.judge() if number % JUDGED_EACH == 0 else []
             told(f"round {number}: {end}, {len(rounds.history.attempts)} sends, {len(found)} violations")
             if found:
                 return found, rounds.summary()

@@ -16,7 +16,7 @@ from firearrow.client.sending.transactions import TransactionState
 from tests.history.python.telling import body_of, tell, tell_send, tell_sent
 
 PLAIN, LATER, QUEUES = "Plain", "Later", 4
-PAUSE_S = 0.05
+PAUSE_S = 0.1
 WINDOW, BATCH = 16, 5
 Once = Callable[[str, int], Awaitable[bool]]
 
