@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -51,6 +52,7 @@ def _run(plan: Plan, chosen: argparse.Namespace) -> int:
     home = Path(tempfile.mkdtemp(prefix="history-")) if keep is None else keep
     home.mkdir(parents=True, exist_ok=True)
     _progress(f"histories, logs and store are in {home}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # so that broker and clients end with us
     began = time.monotonic()
     violations, summary = run_rounds(home, plan, chosen.rounds, _progress, chosen.within)
     rules = dict(Counter(violation.rule for violation in violations))
