@@ -34,8 +34,10 @@ class Field:
 Attack = Callable[[Field], Crowd]
 
 
-def request(code: int, ext: dict[str, str] | None = None, body: bytes = b"", **more: int) -> bytes:
-    return RemotingCommand(code, ext or {}, body, **more).encode()
+def request(
+    code: int, ext: dict[str, str] | None = None, body: bytes = b"", *, opaque: int = 0, flag: int = 0
+) -> bytes:
+    return RemotingCommand(code, ext or {}, body, opaque=opaque, flag=flag).encode()
 
 
 def silent(field: Field) -> Crowd:

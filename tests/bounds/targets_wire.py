@@ -159,7 +159,7 @@ def heartbeats() -> list[bytes]:
 WIRE = (
     Target("frame", spoken, read_frame, (WireError, FieldError)),
     Target("batch", lambda: [*batches(), item(b"a") + item(b"b", b"k\x01v\x02")], items_of, (PutRefused,)),
-    Target("pulled", pulled, read_pulled),
+    Target("pulled", pulled, read_pulled, (ValueError, BodyUnreadable)),
     Target("heartbeat", heartbeats, read_heartbeat),
     Target("json body", heartbeats, fastjson.loads_body),
     Target("properties", lambda: [b"KEYS\x01a b\x02TAGS\x01t\x02UNIQ_KEY\x017F00\x02"], read_properties),
