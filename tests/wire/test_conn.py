@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -156,7 +157,7 @@ def test_answers_of_one_turn_leave_as_one_write(loop: asyncio.AbstractEventLoop)
 
 
 def test_a_flood_on_one_connection_lets_the_others_have_their_turn(loop: asyncio.AbstractEventLoop) -> None:
-    conn = Echo(loop)
+    conn = Echo(loop, reads_always=True)  # for which time does not count
     transport = connected(conn)
     feed(conn, requests(FRAMES_A_TURN * 2 + 5))
     assert len(conn.commands) == FRAMES_A_TURN
@@ -165,6 +166,29 @@ def test_a_flood_on_one_connection_lets_the_others_have_their_turn(loop: asyncio
     assert len(conn.commands) == FRAMES_A_TURN * 2
     turn(loop)
     assert len(conn.commands) == FRAMES_A_TURN * 2 + 5
+    assert transport.reading
+
+
+class Slow(Echo):
+    """Works on each command for longer than its share of a turn."""
+
+    def received(self, command: RemotingCommand) -> None:
+        super().received(command)
+        until = time.perf_counter_ns() + 1_200_000
+        while time.perf_counter_ns() < until:
+            pass
+
+
+def test_hard_work_on_one_connection_lets_the_others_have_their_turn(loop: asyncio.AbstractEventLoop) -> None:
+    conn = Slow(loop)
+    transport = connected(conn)
+    feed(conn, requests(5))
+    assert len(conn.commands) == 2
+    assert not transport.reading
+    turn(loop)
+    assert len(conn.commands) == 4
+    turn(loop)
+    assert [command.opaque for command in conn.commands] == list(range(5))
     assert transport.reading
 
 

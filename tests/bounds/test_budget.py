@@ -1,0 +1,78 @@
+"""What connections hold together counts while they hold it, and is told once it is too much."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from firearrow._native.wire.budget import Budget
+from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.conn import Conn
+from tests.wire.test_conn import Transport, feed, turn
+
+
+class Quiet(Conn):
+    def received(self, command: RemotingCommand) -> None:
+        pass
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+class Slack(Transport):
+    """Takes so many bytes and keeps the others."""
+
+    waiting = 0
+
+    def write(self, data: bytes) -> None:
+        self.waiting += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+
+def connected(loop: asyncio.AbstractEventLoop, budget: Budget) -> tuple[Quiet, Slack]:
+    conn, transport = Quiet(loop, budget=budget), Slack()
+    conn.connection_made(transport)
+    return conn, transport
+
+
+def half(size: int) -> bytes:
+    """So many bytes of a frame that wants 1,000 more."""
+    return (size + 996).to_bytes(4) + bytes(size - 4)
+
+
+def test_it_is_told_past_the_limit_and_not_at_it(loop: asyncio.AbstractEventLoop) -> None:
+    told: list[int] = []
+    budget = Budget(loop, 3000, lambda: told.append(budget.held))
+    first, _ = connected(loop, budget)
+    second, _ = connected(loop, budget)
+    feed(first, half(2000))
+    feed(second, half(1000))
+    turn(loop)
+    assert (budget.held, first.held, second.held, told) == (3000, 2000, 1000, [])
+    third, _ = connected(loop, budget)
+    feed(third, half(8))
+    turn(loop)
+    assert told == [3008]
+
+
+def test_what_is_gone_counts_no_more(loop: asyncio.AbstractEventLoop) -> None:
+    budget = Budget(loop, 1 << 20, lambda: None)
+    conn, transport = connected(loop, budget)
+    feed(conn, half(2000))
+    feed(conn, bytes(1000))
+    assert budget.held == 0
+    conn.send(b"answer" * 100)
+    conn.flush()
+    assert budget.held == 600
+    transport.waiting = 0
+    conn.send(b"x")
+    conn.flush()
+    assert budget.held == 1
+    conn.connection_lost(None)
+    assert (budget.held, conn.held) == (0, 0)
