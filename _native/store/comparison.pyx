@@ -31,6 +31,7 @@ cdef class Comparison:
             if not queue.files or not (<Segment> queue.files[0]).base // ENTRY_BYTES <= entry <= queue.end_entry:
                 begin_anew(queue, entry)
             state = self.placed[queue] = [entry, entry, 0, 0]
+        state[3] += self.blank(queue, state[1], min(entry, queue.end_entry), physical_offset)
         if entry >= queue.end_entry:
             if entry - queue.end_entry > GAP_MAX + self.lost_bytes // RECORD_FIXED_BYTES:
                 self.mending.tell(
@@ -48,10 +49,20 @@ cdef class Comparison:
         state[0], state[1] = min(state[0], entry), entry + 1
         return 0
 
+    cdef int64_t blank(self, ConsumeQueue queue, int64_t entry, int64_t until, int64_t physical_offset) except -1:
+        """No record came for these places: their entries point before the next record; how many."""
+        cdef int64_t count = 0
+        while entry < until:
+            if not agrees(self.log, queue, entry):
+                put(<uint8_t *> queue.entry_at(entry), physical_offset - 1, PRE_BLANK_SIZE, 0)
+                queue.dirty = True
+                count += 1
+            entry += 1
+        return count
+
     cdef bint rewrite(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
         """Another entry stands there: False if it has the better right."""
         cdef uint8_t other[ENTRY_BYTES]
-        cdef uint8_t *at
         queue.look(entry, other)
         if get_i64(other) != physical_offset and get_i32(other + ENTRY_AT_SIZE) != PRE_BLANK_SIZE and agrees(self.log, queue, entry):
             if get_i64(other) > physical_offset or entry > 0:
@@ -59,10 +70,7 @@ cdef class Comparison:
             cut_to(queue, 0)
             self.append(queue, 0, physical_offset, size, tags_code)
             return True
-        at = <uint8_t *> queue.entry_at(entry)
-        put_i64(at, physical_offset)
-        put_i32(at + ENTRY_AT_SIZE, size)
-        put_i64(at + ENTRY_AT_TAGS, tags_code)
+        put(<uint8_t *> queue.entry_at(entry), physical_offset, size, tags_code)
         queue.dirty = True
         return True
 
@@ -78,6 +86,7 @@ cdef class Comparison:
         for queue in queues:
             state = self.placed.get(queue)
             if state is None:
+                cut_to(queue, possible_end(self.log, queue))
                 if queue.end_entry > queue.min_entry and not agrees(self.log, queue, queue.end_entry - 1):
                     queue.min_entry = queue.end_entry
                     self.mending.tell(f"queue {queue.queue_id} of {queue.topic} has no message in the log any more")
@@ -88,7 +97,7 @@ cdef class Comparison:
             queue.min_entry = first
             queue.max_physical, queue.min_physical = queue.last_end(), -1
             queue.visible = queue.next_entry = queue.end_entry
-            if mended or gone:
+            if mended or gone or lost:
                 sync(queue)
                 self.mending.tell(
                     f"queue {queue.queue_id} of {queue.topic} was built again from the log: {mended} entries put right, {gone} cut, "
@@ -120,12 +129,30 @@ cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry) except -1:
     )
 
 
+cdef int64_t possible_end(CommitLog log, ConsumeQueue queue) except -1:
+    """Behind the last entry that may once have been one: of a record below the log's end, or a blank."""
+    cdef uint8_t at[ENTRY_BYTES]
+    cdef int64_t entry = queue.end_entry, size
+    while entry > queue.min_entry and queue.look(entry - 1, at):
+        size = get_i32(at + ENTRY_AT_SIZE)
+        if size == PRE_BLANK_SIZE or (size > 0 and 0 <= get_i64(at) <= log.written - size):
+            break
+        entry -= 1
+    return entry
+
+
 cdef bint has(ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
     cdef const uint8_t *at = queue.entry_at(entry)
     return (
         at is not NULL and get_i64(at) == physical_offset and get_i32(at + ENTRY_AT_SIZE) == size
         and get_i64(at + ENTRY_AT_TAGS) == tags_code
     )
+
+
+cdef void put(uint8_t *at, int64_t physical_offset, int32_t size, int64_t tags_code) noexcept nogil:
+    put_i64(at, physical_offset)
+    put_i32(at + ENTRY_AT_SIZE, size)
+    put_i64(at + ENTRY_AT_TAGS, tags_code)
 
 
 cdef int begin_anew(ConsumeQueue queue, int64_t entry) except -1:
