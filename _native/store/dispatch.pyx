@@ -142,19 +142,15 @@ cdef class Dispatch:
         cdef Py_ssize_t before = self.hashes_count
         cdef Staged *plan
         self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
-        if self.index is not None:
-            self.take_hashes(topic, properties)
-            try:
+        try:
+            if self.index is not None:
+                self.take_hashes(topic, properties)
                 self.index.make_room(self.hashes_count)
-            except OSError:
-                self.hashes_count = before
-                raise
-        if queue is not None:
-            try:
+            if queue is not None:
                 queue.promise()
-            except OSError:
-                self.hashes_count = before
-                raise
+        except BaseException:
+            self.hashes_count = before
+            raise
         plan = &self.staged[self.staged_count]
         plan.queue = <void *> queue if queue is not None else NULL
         plan.physical_offset = physical_offset

@@ -212,17 +212,20 @@ cdef class MessageStore(StoreCleaning):
     cdef int64_t stage(self, Message *message, object queue, bytes topic) except -1:
         """Promise the places, encode the record into the staging; the physical offset behind it."""
         cdef Properties properties
-        cdef int64_t size = record_bytes(message), physical = self.log.next_place(size)
+        cdef int64_t size = record_bytes(message), physical = self.log.next_place(size), staged = self.log.staging_bytes
         cdef uint8_t *to
         message.queue_offset = (<ConsumeQueue> queue).next_entry if queue is not None else 0
         message.physical_offset = physical
         message.crc = body_crc(message.body.at, message.body.length)
         scan_properties(&message.properties, &properties)
         try:
+            to = self.log.place(size, &physical)
             self.dispatch.stage(queue, &message.topic, &properties, physical, <int32_t> size, message.store_time)
-        except OSError:
-            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk") from None
-        to = self.log.place(size, &physical)
+        except BaseException as error:  # nothing of it stays, whatever was missing: room, memory, a descriptor
+            self.log.staging_bytes = staged
+            if isinstance(error, OSError):
+                raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk") from None
+            raise
         encode_record(message, size, to)
         self.staged_ms = max(self.staged_ms, message.store_time)
         return physical + size
