@@ -37,7 +37,7 @@ class Slack(Transport):
 
 def connected(loop: asyncio.AbstractEventLoop, budget: Budget) -> tuple[Quiet, Slack]:
     conn, transport = Quiet(loop, budget=budget), Slack()
-    conn.connection_made(transport)
+    conn.connection_made(transport)  # type: ignore[arg-type]
     return conn, transport
 
 

@@ -4,6 +4,7 @@ import asyncio
 import struct
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,10 @@ class Echo(Conn):
     """Keeps what it receives; answers each request with `answer_bytes` of body."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, answer_bytes: int | None = None, **limits: int
+        self,
+        loop: asyncio.AbstractEventLoop,
+        answer_bytes: int | None = None,
+        **limits: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(loop, **limits)
         self.commands: list[RemotingCommand] = []
