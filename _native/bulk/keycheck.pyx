@@ -30,7 +30,7 @@ cdef enum:
 cdef struct Index:
     const uint8_t *entries     # entry 0, which is never used
     const uint8_t *slot_table
-    int64_t slots, count
+    int64_t slots, count, room
 
 
 cdef inline int64_t place_of(const Index *index, int64_t n) noexcept nogil:
@@ -44,7 +44,7 @@ cdef int open_index(const uint8_t[::1] held, int64_t slots, Index *index) except
     room = (held.shape[0] - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES) // INDEX_ENTRY_BYTES
     index.slot_table = &held[0] + INDEX_HEADER_BYTES
     index.entries = index.slot_table + slots * INDEX_SLOT_BYTES
-    index.slots = slots
+    index.slots, index.room = slots, room
     index.count = max(1, get_i32(&held[HEAD_AT_COUNT]))
     if index.count > max(<int64_t> 1, room):
         raise ValueError(f"the head counts {index.count - 1} entries, and there is room for {max(<int64_t> 0, room - 1)}")
@@ -82,8 +82,9 @@ def slots_of(window not None):
 
 
 cdef bint looks_right(const Index *index) noexcept nogil:
-    """Whether most of the first entries are such: hash, ascending places, and a chain to one before with the same slot."""
-    cdef int64_t n, previous, hash, count = min(index.count - 1, <int64_t> SAMPLE)
+    """Whether most of the first entries are such: hash, ascending places, a chain to one before with the same slot, and a
+    slot that names one of that slot."""
+    cdef int64_t n, previous, newest, hash, count = min(index.count - 1, <int64_t> SAMPLE)
     cdef int64_t right = 0
     for n in range(1, count + 1):
         hash = get_i32(index.entries + n * INDEX_ENTRY_BYTES)
@@ -91,7 +92,8 @@ cdef bint looks_right(const Index *index) noexcept nogil:
         if hash <= 0 or not 0 <= previous < n or (n > 1 and place_of(index, n) < place_of(index, n - 1)):
             continue
         if previous == 0 or get_i32(index.entries + previous * INDEX_ENTRY_BYTES) % index.slots == hash % index.slots:
-            right += get_i32(index.slot_table + hash % index.slots * INDEX_SLOT_BYTES) >= n
+            newest = get_i32(index.slot_table + hash % index.slots * INDEX_SLOT_BYTES)
+            right += n <= newest < index.room and get_i32(index.entries + newest * INDEX_ENTRY_BYTES) % index.slots == hash % index.slots
     return 4 * right >= 3 * count
 
 

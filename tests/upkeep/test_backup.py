@@ -198,7 +198,7 @@ def test_a_copy_taken_under_load_holds_what_was_acknowledged_before(root: Path, 
         finally:
             stop.set()
             thread.join()
-        assert broker.stop() == 0
+        assert broker.stop() == 0, broker.log.read_text()
     for known, copy in copies:
         read_back(copy, acknowledged, known)
     assert verify(str(root)).clean

@@ -1,5 +1,6 @@
 """`verify`: clean stores are clean, each damage is named with its file and place, and nothing is ever written."""
 
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -7,15 +8,18 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.audit.findings import Kind
+from firearrow._native.bulk.keycheck import slots_of
 from firearrow._native.store.faults import StoreLocked, StoreUnreadable
 from firearrow.broker.upkeep import lane, meaning
 from firearrow.broker.upkeep.lock import held
 from firearrow.broker.upkeep.verify import Checks, verify
 from tests.process.running import Broker
+from tests.store.stores import open_store, properties_of, put
 from tests.upkeep.damaged import (
     LOG_0,
     MESSAGES,
     files_of,
+    index_file,
     made,
     overwrite,
     unpacked,
@@ -82,6 +86,21 @@ def test_processes_find_what_one_does(root: Path, monkeypatch: pytest.MonkeyPatc
     parted = verify(str(root), Checks(jobs=2))
     assert [each.as_row() for each in parted.findings] == [each.as_row() for each in alone.findings]
     assert parted.seen.numbers == alone.seen.numbers
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_slots_are_told_from_an_index_file(seed: int, root: Path) -> None:
+    """A file does not say how many it has; any other number would make findings of a good index."""
+    rng = random.Random(seed)
+    slots = rng.choice((100, 101, 500, 1000))
+    with open_store(root, index_slots=slots, index_entries=4 * slots, segment_bytes=1 << 20) as store:
+        for number in range(rng.randrange(30, 2 * slots)):
+            own = properties_of(UNIQ_KEY=f"{rng.getrandbits(128):032X}", TAGS="red")
+            put(store, b"x", properties=own, now_ms=1_700_000_000_000 + number)
+        store.write()
+    data = index_file(root).read_bytes()
+    assert slots_of(data) == slots
+    assert verify(str(root)).clean
 
 
 # ---- the command ----
