@@ -92,6 +92,8 @@ class Claims:
     forgotten: set[str] = field(default_factory=set)
     saved: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Config file → version that must be there, version that may be."""
+    commits: dict[Queue, tuple[int, int, int]] = field(default_factory=dict)
+    """Queue → offset that must be known after a power cut, after a kill, and that may be known."""
 
     def apply(self, op: Op) -> None:
         if op.kind != Kind.MARK:
@@ -110,6 +112,14 @@ class Claims:
                 self.lowest_max = mark["below"]
             case "forgetting":
                 self.forgotten.add(mark["topic"])
+            case "committing":
+                queue = mark["topic"], mark["queue"]
+                self.commits[queue] = *self.commits.get(queue, (0, 0, 0))[:2], mark["offset"]
+            case "noted":
+                queue = mark["topic"], mark["queue"]
+                self.commits[queue] = self.commits[queue][0], mark["offset"], mark["offset"]
+            case "committed":
+                self.commits[mark["topic"], mark["queue"]] = (mark["offset"],) * 3
             case "saving":
                 self.saved[mark["file"]] = (self.saved.get(mark["file"], (0, 0))[0], mark["version"])
             case "saved":

@@ -2,6 +2,9 @@
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.crash.cuts import Image
@@ -10,9 +13,12 @@ from tests.crash.disk import SECTOR_BYTES
 MEMORY = Path("/dev/shm")
 
 
-def workshop() -> str | None:
-    """Where states are made: the folder for `dir=` of tempfile."""
-    return str(MEMORY) if os.access(MEMORY, os.W_OK) else None
+@contextmanager
+def room() -> Iterator[Path]:
+    """A folder to make states in, with an empty one, `recorded`, to record in."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as path:
+        (Path(path) / "recorded").mkdir()
+        yield Path(path)
 
 
 def make(root: Path, image: Image) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 from firearrow._native.store.faults import StoreError
 from firearrow._native.store.store import MessageStore
+from firearrow.broker.errors import StartError
 from tests.crash.claims import Claims, Queue, Truth
+from tests.crash.progress import progress_faults
 from tests.store.stores import properties_of, put
 
 NEVER_MS = 1 << 60
@@ -39,7 +41,7 @@ class Judge:
             with_new, faults = self._first(root, claims, kill=kill, clean=again_clean)
             if not faults:
                 faults = self._second(root, with_new)
-        except (StoreError, OSError) as error:
+        except (StoreError, StartError, OSError) as error:
             return [f"{type(error).__name__}: {error}"]
         return faults
 
@@ -55,6 +57,8 @@ class Judge:
                 *self._queue_faults(seen, claims),
                 *self._index_faults(seen),
             ]
+            if claims.commits or claims.saved:
+                faults += progress_faults(root, store, claims, kill=kill)
             if not faults:
                 self._go_on(store)
                 seen = self._snapshot(root, store)

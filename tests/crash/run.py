@@ -4,7 +4,6 @@ import argparse
 import json
 import shutil
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -51,13 +50,12 @@ class Run:
 
     def _sweep(self, name: str, seed: int, share: float) -> None:
         root = self._room / "recorded"
+        ops = recording.record(self._library, root, name, seed)
+        shutil.rmtree(root)
         root.mkdir()
-        try:
-            ops = recording.record(self._library, root, name, seed)
-        finally:
-            shutil.rmtree(root)
         per_call = min(max(share / len(ops), 0.01), 12.0)
-        tally = Sweep(name, seed, ops, self._room, per_call, self._until, self._note).run()
+        left = self._until - time.monotonic()
+        tally = Sweep(name, seed, ops, self._room, per_call, left, failed=self._note).run()
         self.summary.calls += tally.calls
         self.summary.states += tally.states
         self.summary.by_workload[name] = self.summary.by_workload.get(name, 0) + tally.states
@@ -87,8 +85,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="copy the folders of failed states there")
     parser.add_argument("--json", type=Path, help="write the summary there, too")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=folder.workshop()) as room:
-        run = Run(Path(room), states=given.states, seconds=given.seconds, seed=given.seed, keep=given.keep)
+    with folder.room() as room:
+        run = Run(room, states=given.states, seconds=given.seconds, seed=given.seed, keep=given.keep)
         summary = asdict(run.run(given.workload or list(WORKLOADS)))
     text = json.dumps(summary, indent=1)
     print(text)

@@ -49,8 +49,8 @@ class Sweep:
     ops: list[Op]
     room: Path
     per_call: float
-    until: float = float("inf")
-    """time.monotonic() when to end."""
+    seconds: float = float("inf")
+    failures_max: int = 1000
     failed: Callable[[Failure, Path], None] = lambda failure, root: None
 
     def run(self) -> Tally:
@@ -59,8 +59,9 @@ class Sweep:
         disk, claims, tally = Disk(), Claims(truth.options["segment_bytes"]), Tally()
         seen: set[int] = set()
         root = self.room / "state"
+        until = time.monotonic() + self.seconds
         for call, op in enumerate(self.ops):
-            if time.monotonic() > self.until:
+            if time.monotonic() > until or len(tally.failures) >= self.failures_max:
                 break
             disk.apply(op)
             claims.apply(op)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.crash.marks import Marks
+from tests.crash.progress import GROUP, Keeper
 from tests.crash.writer import Options, Writer
 
 SMALL: Options = {
@@ -89,9 +90,46 @@ def restarts(root: Path, mark: Marks, draw: random.Random) -> None:
     writer.close()
 
 
+def config_files(root: Path, mark: Marks, draw: random.Random) -> None:
+    """topics.json is saved again and again, with its .bak."""
+    writer = Writer(root, mark, draw, SMALL)
+    keeper = Keeper(root, mark, writer.store)
+    for number in range(20):
+        keeper.save_topics()
+        if number % 7 == 0:
+            writer.turn(QUEUES, 2)
+    keeper.journal.close()
+    writer.close()
+
+
+def progress(root: Path, mark: Marks, draw: random.Random) -> None:
+    """Messages are consumed: offsets in the journal, and now and then in consumerOffset.json; either flush mode."""
+    is_synced = draw.random() < 0.6
+    writer = Writer(root, mark, draw, {**SMALL, "sync_flush": is_synced})
+    keeper = Keeper(root, mark, writer.store)
+    for number in range(60):
+        writer.turn(QUEUES, draw.randint(1, 4))
+        if is_synced or number % 9 == 8:
+            writer.sync()
+        for topic, queue_id in QUEUES:
+            end = writer.store.max_offset(topic, queue_id)
+            if end > max(keeper.offsets.committed(GROUP, topic, queue_id), 0) and draw.random() < 0.5:
+                keeper.commit(topic, queue_id, end, wait=is_synced)
+        if number % 8 == 7:
+            writer.flush()
+            keeper.keep()
+        if number % 25 == 24:
+            keeper.journal.close()
+            writer.reopen(kill=True)
+            keeper = Keeper(root, mark, writer.store)
+    keeper.journal.close()
+    writer.store.abandon()
+
+
 Script = Callable[[Path, Marks, random.Random], None]
 WORKLOADS: dict[str, Script] = {
-    script.__name__: script for script in (group_commit, async_flush, pages, retention, restarts)
+    script.__name__: script
+    for script in (group_commit, async_flush, pages, retention, restarts, config_files, progress)
 }
 
 

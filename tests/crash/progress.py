@@ -1,0 +1,103 @@
+"""Progress: config files and journal beside a store, kept as the broker keeps them, and read back as it reads them.
+
+`Keeper` runs in the recorded process and marks what it was told is on the disk; `offsets_of` in the judge's.
+"""
+
+from pathlib import Path
+
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.clock import SystemClock
+from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.tables.files import ConfigFile
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from tests.crash.claims import Claims, Queue
+from tests.crash.marks import Marks
+
+GROUP = "G"
+OFFSETS = "config/consumerOffset.json"
+TOPICS = "config/topics.json"
+
+
+class Keeper:
+    """Offsets of one group, saved and journalled; `version` counts what was saved of topics.json."""
+
+    def __init__(self, root: Path, mark: Marks, store: MessageStore) -> None:
+        self._mark = mark
+        self._store = store
+        self.journal = Journal(root / "journal", store.run, store.written)
+        self.offsets = ConsumerOffsets(
+            SystemClock(), noted=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
+        )
+        self._offsets_file = ConfigFile(root / OFFSETS)
+        self._topics_file = ConfigFile(root / TOPICS)
+        self._turned = 0
+        self._version = 0
+        _load(self._offsets_file, self.journal, self.offsets)
+
+    def commit(self, topic: str, queue_id: int, queue_offset: int, *, wait: bool) -> None:
+        """`wait`: until it is on the disk, as an answered commit is under SYNC_FLUSH."""
+        values = {"topic": topic, "queue": queue_id, "offset": queue_offset}
+        self._mark("committing", **values)
+        self.offsets.commit(GROUP, topic, queue_id, queue_offset)
+        self._mark("noted", **values)
+        if wait:
+            self.journal.sync()
+            self._mark("committed", **values)
+
+    def keep(self) -> None:
+        """As Living.keep: the journal that was full the last time goes once all is saved."""
+        before, self._turned = self._turned, self.journal.turn()
+        self._offsets_file.write(self.offsets.to_json())
+        self.journal.drop_before(before)
+
+    def save_topics(self) -> None:
+        self._version += 1
+        self._mark("saving", file=TOPICS, version=self._version)
+        self._topics_file.write(b"%d " % self._version * (self._version % 5 * 60 + 1))
+        self._mark("saved", file=TOPICS, version=self._version)
+
+
+def _load(file: ConfigFile, journal: Journal, offsets: ConsumerOffsets) -> None:
+    file.load(offsets.load)
+    for entry in journal.take():
+        offsets.restore(entry.name, entry.number, entry.value)
+
+
+def offsets_of(root: Path, store: MessageStore) -> dict[Queue, int]:
+    """As a broker finds them that starts behind a crash."""
+    journal = Journal(root / "journal", store.run, store.written)
+    offsets = ConsumerOffsets(SystemClock())
+    try:
+        _load(ConfigFile(root / OFFSETS), journal, offsets)
+    finally:
+        journal.close()
+    offsets.bound(store.max_offset)
+    found = {}
+    for topic in offsets.topics_of(GROUP):
+        for queue_id, queue_offset in (offsets.of(GROUP, topic) or {}).items():
+            found[topic, queue_id] = queue_offset
+    return found
+
+
+def progress_faults(root: Path, store: MessageStore, claims: Claims, *, kill: bool) -> list[str]:
+    faults = _saved_faults(root, claims)
+    found = offsets_of(root, store)
+    for queue, (synced, noted, may) in claims.commits.items():
+        least = min(noted if kill else synced, store.max_offset(*queue))
+        if not least <= found.get(queue, 0) <= may:
+            faults.append(f"the offset of {queue} is {found.get(queue)}, not {least} to {may}")
+    for queue, queue_offset in found.items():
+        if queue_offset > store.max_offset(*queue):
+            faults.append(f"the offset of {queue} is {queue_offset}, its end is {store.max_offset(*queue)}")
+    return faults
+
+
+def _saved_faults(root: Path, claims: Claims) -> list[str]:
+    faults = []
+    for name, (must, may) in claims.saved.items():
+        texts: list[bytes] = []
+        ConfigFile(root / name).load(texts.append)
+        words = set(texts[-1].split()) if texts else {b"0"}
+        if len(words) != 1 or not must <= int(min(words)) <= may:
+            faults.append(f"{name} holds {sorted(words)[:3]}, not one of {must} to {may}")
+    return faults

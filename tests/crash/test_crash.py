@@ -1,0 +1,26 @@
+"""Power cuts at the steps of a store's life, a few of each: `python -m tests.crash` tries as many as one likes."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash import folder, recording
+from tests.crash.sweep import Sweep
+from tests.crash.workload import WORKLOADS
+
+STATES = 25
+SECONDS = 1.5
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recording.build(tmp_path_factory.mktemp("recorder"))
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_nothing_acknowledged_is_lost_and_nothing_else_appears(name: str, library: Path) -> None:
+    with folder.room() as room:
+        ops = recording.record(library, room / "recorded", name, seed=1)
+        tally = Sweep(name, 1, ops, room, STATES / len(ops), seconds=SECONDS).run()
+    assert not tally.failures, "\n".join(map(str, tally.failures))
+    assert tally.states >= STATES // 4
