@@ -119,7 +119,7 @@ class App:
                 default_queues=options.default_queues,
                 saved_ms=self._state.topics.version.timestamp if self._state.topics_loaded else 0,
             )
-        self._living.start()
+        self._living.start(killed=killed)
         self._repeat()
         gc.collect()
         gc.freeze()

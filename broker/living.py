@@ -36,6 +36,7 @@ class Living:
         options, state = parts.config.options, parts.state
         self._journal = parts.journal
         self._saver = parts.saver
+        self._store, self._offsets = parts.store, state.offsets
         self._turned = 0
         self._timing = Timing(parts.config, parts.clock)
         self._appender = Appender(
@@ -114,16 +115,26 @@ class Living:
     def routes(self) -> list[Routes]:
         return [*self._own, self._delay_routes, *self._timing.routes(), *self._pops.routes()]
 
-    def start(self) -> None:
+    def start(self, *, killed: bool) -> None:
         """Take up what was pending; the store and the tables are loaded."""
         for entry in self._journal.take():
             self._restore(entry)
+        if killed:
+            self._bound_offsets()
         self._delays.start()
         self._timing.start()
         self._transactions.start()
         self._pops.start()
         self._periodic.every(self._save_s, self.keep)
         self._periodic.every(POPS_SWEEP_S, self._pops.sweep)
+
+    def _bound_offsets(self) -> None:
+        """A power cut took messages back that had been consumed."""
+        taken_back = self._offsets.bound(self._store.max_offset)
+        if taken_back:
+            log.warning(
+                "%d offsets of consumers stood behind the end of their queue: taken back to it", taken_back
+            )
 
     def keep(self) -> None:
         """Bring all progress to its files, and let go of the journal that was full when this was done last: what was

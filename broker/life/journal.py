@@ -25,6 +25,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from firearrow._native.store.names import make_folder, sync_folder
+
 log = logging.getLogger("firearrow.journal")
 
 HEAD = struct.Struct(">IBHiqq")
@@ -65,7 +67,7 @@ class Journal:
     def __init__(self, folder: str | os.PathLike[str], run: str, end: int) -> None:
         self._folder = Path(folder)
         self._run = run
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(str(self._folder))
         for stale in self._folder.iterdir():
             if not stale.name.startswith(f"{run}."):
                 stale.unlink()
@@ -76,11 +78,13 @@ class Journal:
         self._fd = -1
         self._at = self._synced = self._promised = 0
         self._full = False
+        self._named = False
         self._doubt: OSError | None = None
         self._lock = threading.Lock()
         self._begin()
         self._uncancelled = True
         self.cancel(end)
+        self.sync()
 
     def take(self) -> list[Entry]:
         """What counted at start, in the order in which it was noted; once."""
@@ -131,6 +135,9 @@ class Journal:
                     self._doubt = error
                     raise
                 self._synced = at
+            if self._named:
+                self._named = False
+                sync_folder(str(self._folder))
 
     def turn(self) -> int:
         """Begin a new file if this one holds anything; its number. Once all that was noted before is in files of
@@ -163,13 +170,14 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self._path(number))
-            _sync_folder(self._folder)
+            sync_folder(str(self._folder))
         except OSError as error:
             log.warning("the journal stays in %d files: %s", len(self._numbers), error)
             draft.unlink(missing_ok=True)
             return
         self._numbers.append(number)
         self.drop_before(number)
+        sync_folder(str(self._folder))  # what is void there must not come back when the log has grown past it
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{self._run}.{number:010d}"
@@ -191,7 +199,7 @@ class Journal:
                 self.sync()
             self.close()
         with self._lock:
-            self._doubt = None
+            self._doubt, self._named = None, True
             self._map, self._fd, self._at, self._synced, self._promised = mapped, fd, 0, 0, 0
         self._numbers.append(number)
 
@@ -231,14 +239,6 @@ def packed(entries: list[Entry]) -> list[Entry]:
 def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytes:
     entry = HEAD.pack(0, kind, len(text), number, value, end)[4:] + text
     return zlib.crc32(entry).to_bytes(4, "big") + entry
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def entries_of(data: bytes) -> Iterator[Entry]:

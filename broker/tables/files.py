@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from firearrow._native.store.names import make_folder, sync_folder
 from firearrow.broker.errors import StartError
 
 log = logging.getLogger("firearrow.files")
@@ -47,7 +48,7 @@ class ConfigFile:
 
     def write(self, text: bytes) -> None:
         """On disk when it returns; a crash leaves a whole file, the old one or the new one. OSError."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(str(self.path.parent.absolute()))
         fresh = Path(f"{self.path}.tmp")
         with fresh.open("wb") as file:
             file.write(text)
@@ -59,11 +60,7 @@ class ConfigFile:
             os.link(self.path, spare)
             spare.replace(self._backup)
         fresh.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(str(self.path.parent))
 
     def _read(self, path: Path) -> bytes | None:
         """None when it is missing or empty."""

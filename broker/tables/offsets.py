@@ -103,6 +103,22 @@ class ConsumerOffsets:
     def remove_group(self, group: str) -> None:
         self._remove([(group, topic) for topic in self.topics_of(group)])
 
+    def bound(self, end_of: Callable[[str, int], int]) -> int:
+        """After a power cut no offset may stand behind its queue's end: messages put there next would be passed over.
+        `end_of(topic, queue)`; how many offsets were taken back."""
+        ahead = [
+            (group, topic, queue_id, end_of(topic, queue_id))
+            for topic, groups in self._groups.items()
+            for group in groups
+            for queue_id, queue_offset in self._table[f"{topic}@{group}"].items()
+            if queue_offset > end_of(topic, queue_id)
+        ]
+        for group, topic, queue_id, end in ahead:
+            self._set(group, topic, queue_id, end)
+        if ahead:
+            self._changed({group for group, *_ in ahead})
+        return len(ahead)
+
     # --- resets on the server's side ---
 
     def reset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:

@@ -146,3 +146,18 @@ def test_a_wrong_file_is_refused_and_changes_nothing(table: object) -> None:
     with pytest.raises(ValueError, match=r"."):
         offsets.load(json.dumps({"offsetTable": table}).encode())
     assert offsets.to_json() == before
+
+
+def test_behind_a_power_cut_no_offset_stands_behind_the_end_of_its_queue() -> None:
+    noted: list[tuple[str, int, int, int]] = []
+    offsets = ConsumerOffsets(ManualClock(), noted=lambda *entry: noted.append(entry))
+    for queue_id, queue_offset in enumerate((4, 5, 6)):
+        offsets.commit("G", "T", queue_id, queue_offset)
+    offsets.commit("G", "Gone", 0, 7)
+    noted.clear()
+    ends = {("T", 0): 5, ("T", 1): 5, ("T", 2): 5}
+    assert offsets.bound(lambda *queue: ends.get(queue, 0)) == 2
+    assert offsets.of("G", "T") == {0: 4, 1: 5, 2: 5}
+    assert offsets.of("G", "Gone") == {0: 0}
+    assert noted == [("T@G", 2, 5, 0), ("Gone@G", 0, 0, 0)]
+    assert offsets.bound(lambda *queue: ends.get(queue, 0)) == 0
