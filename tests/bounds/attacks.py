@@ -47,7 +47,8 @@ def silent(field: Field) -> Crowd:
 
 def half_open(field: Field) -> Crowd:
     """They say half of a frame, and then that they have no more to say; or go away with a reset."""
-    crowd, gone = field.crowd(), field.crowd()
+    half_of_them = field.connections // 2
+    crowd, gone = field.crowd(half_of_them), field.crowd(half_of_them)
     half = request(RequestCode.SEND_MESSAGE_V2, send_ext("Half"), bytes(4000))[:2000]
     gone.say(half)
     gone.hang_up(reset=True)

@@ -18,8 +18,9 @@ def constants(module: str) -> dict[str, int | float]:
     for kind in KINDS:
         path = ROOT / f"{module}{kind}"
         for match in LINE.finditer(path.read_text("utf-8")) if path.exists() else ():
-            values = eval(f"({match['values']},)", {"__builtins__": {}})
-            found |= zip(match["names"].split(", "), values, strict=False)
+            if match["values"] != "(":  # what goes on in the next lines is no number
+                values = eval(f"({match['values']},)", {"__builtins__": {}})
+                found |= zip(match["names"].split(", "), values, strict=False)
     return found
 
 
