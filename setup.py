@@ -1,7 +1,8 @@
 """Build of the native rooms and the mapping of the top-level folders into the `firearrow` namespace.
 
 `build/shape/firearrow/<folder>` is a tree of links to the real folders: Cython's cimport and mypy look for the dotted
-path on disk. FIREARROW_DEBUG=1 builds with bounds checks, assertions and without optimisation.
+path on disk. FIREARROW_DEBUG=1 builds with bounds checks, assertions and without optimisation; FIREARROW_SANITIZE=1 so
+that AddressSanitizer and UBSan watch (tests/bounds/sanitize.py).
 """
 
 import os
@@ -12,7 +13,9 @@ from setuptools import Extension, setup
 
 ROOT = Path(__file__).resolve().parent
 FOLDERS = ("_native", "broker", "client", "spark_tools")
-DEBUG = os.environ.get("FIREARROW_DEBUG") == "1"
+SANITIZE = os.environ.get("FIREARROW_SANITIZE") == "1"
+DEBUG = SANITIZE or os.environ.get("FIREARROW_DEBUG") == "1"
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize=alignment"]
 
 
 def link_shape() -> Path:
@@ -29,11 +32,14 @@ def link_shape() -> Path:
 
 def extensions() -> list[Extension]:
     flags = ["-O0", "-g"] if DEBUG else ["-O3"]
+    if SANITIZE:
+        flags = ["-O1", "-g", "-fno-omit-frame-pointer", *SANITIZERS]
     return [
         Extension(
             "firearrow._native." + ".".join(source.relative_to(ROOT / "_native").with_suffix("").parts),
             [str(source.relative_to(ROOT))],
             include_dirs=[str(source.parent.relative_to(ROOT))],
+            extra_link_args=SANITIZERS if SANITIZE else [],
             extra_compile_args=[*flags, "-Wno-unused-function", "-fno-strict-aliasing"],
         )
         for source in sorted((ROOT / "_native").rglob("*.pyx"))
