@@ -33,6 +33,8 @@ class LocalBroker:
     brings it back on the same ports with the same store.
     """
 
+    _module = "firearrow.broker"
+
     def __init__(
         self,
         store: Path | None = None,
@@ -59,7 +61,7 @@ class LocalBroker:
         """Run it; back when it is ready. LocalBrokerError."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "firearrow.broker", "--store", str(self.store), *self._arguments],
+                [sys.executable, "-m", self._module, "--store", str(self.store), *self._arguments],
                 stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | self._environment,
             )  # fmt: skip
         assert self.process.stdout is not None

@@ -1,9 +1,13 @@
+from firearrow._native.store.mappings import Mappings
 from firearrow._native.store.reading import StoreReading
 from firearrow._native.store.segment import Segment
 
 class StoreCleaning(StoreReading):
     """What an open store gives up; the appender's thread."""
 
+    @property
+    def mappings(self) -> Mappings:
+        """Of the queues' files."""
     def queues(self) -> list[tuple[str, int]]: ...
     def clean_queue(self, topic: str, queue_id: int, *, at_most: int = 1 << 30) -> tuple[bool, int]:
         """Move the queue's first readable entry to the log's start, delete at most so many files below it: (it moved,

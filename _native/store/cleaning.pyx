@@ -9,6 +9,10 @@ from firearrow._native.store.reading cimport StoreReading
 
 
 cdef class StoreCleaning(StoreReading):
+    @property
+    def mappings(self):
+        return self.dispatch.mappings
+
     def queues(self):
         return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
 

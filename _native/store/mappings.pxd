@@ -9,7 +9,7 @@
 from firearrow._native.store.segment cimport Segment
 
 cdef class Mappings:
-    cdef readonly Py_ssize_t files_max
+    cdef public Py_ssize_t files_max
     cdef readonly int given_back           # how many mappings went to make room
     cdef list files
     cdef Py_ssize_t hand

@@ -22,6 +22,7 @@ from firearrow._native.store.record cimport (
     Message, Properties, Text, encode_record, record_bytes, scan_properties,
 )
 
+from firearrow._native.store import pagecache
 from firearrow._native.store.batch import items_of
 from firearrow._native.store.checkpoint import Checkpoint
 from firearrow._native.store.commitlog import CommitLog as Log
@@ -88,6 +89,8 @@ cdef class MessageStore(StoreCleaning):
             store.limits.bytes_on_disk, store.limits.count_on_disk = 65536, 8
             store.limits.filter_bytes = 16000
             store.recover(mending, check_crc, progress)
+            if sync_flush:
+                store.settle()
             store.findings = tuple(mending.lines)
             store.folder.mark_running()
         except BaseException:
@@ -97,6 +100,9 @@ cdef class MessageStore(StoreCleaning):
 
     def load(self, mending, log_folder, segment_bytes, queue_file_bytes, index_enabled, slots, entries, levels, lmq):
         if self.folder.was_killed:
+            self.unsettled = True
+            if pagecache.is_marked(self.root):
+                pagecache.forget(self.root, log_folder, mending)
             drop_half_made(self.folder.path("consumequeue"), self.folder.path("index"))
         self.log = Log.open(log_folder, segment_bytes, mending)
         if index_enabled:
@@ -292,8 +298,12 @@ cdef class MessageStore(StoreCleaning):
         try:
             return self.log.sync(self.log.written)
         except OSError:
-            self.broken = True
+            self.stop_taking()
             raise
+
+    def stop_taking(self):
+        self.broken = True  # a sync failed: what the disk holds is in doubt, also to the next open
+        pagecache.mark(self.root)
 
     def confirm(self, int64_t physical_offset):
         if physical_offset > self.confirmed:
@@ -310,17 +320,24 @@ cdef class MessageStore(StoreCleaning):
             left = printed(self.dispatch, shape=seal)
             self.checkpoint.save(self.folder.path("checkpoint"), left, closed=seal and self.log.refused == 0)
 
+    def settle(self):
+        if self.unsettled:
+            pagecache.settle(self.root, self.log.folder)
+            self.unsettled = False
+
     def flush_all(self):
         """Up to which time and offset all is on the disk: the checkpoint never says more."""
         newest, written = self.newest_ms, self.log.written
         if written > self.log.flushed:
             self.sync()
         try:
+            self.settle()
             self.dispatch.sync()
             if self.index is not None:
                 self.index.sync()
         except OSError as error:
-            self.broken = self.broken or error.errno not in NO_DESCRIPTOR
+            if error.errno not in NO_DESCRIPTOR:
+                self.stop_taking()
             raise
         return newest, written
 
@@ -357,8 +374,7 @@ cdef class MessageStore(StoreCleaning):
 
     def drop_topic(self, str topic not None):
         self.write()
-        with self.lock:
-            return self.dispatch.forget(topic.encode("utf-8", "replace"))
+        return self.dispatch.forget(topic.encode("utf-8", "replace"))
 
 
 cdef bint is_queued(int32_t sys_flag):

@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "server": {"dispatch", "peer", "listener", "crowding", *BASICS},
     "crowding": set(),
     "listener": set(),
+    "disk_space": {"options"},
     "dispatch": {"peer", "errors"},
     "durable": {"peer", "services.saver"},
     "config": {"options", "properties"},
