@@ -84,7 +84,8 @@ class Journal:
         self._begin()
         self._uncancelled = True
         self.cancel(end)
-        self.sync()
+        with contextlib.suppress(OSError):  # the next sync says so
+            self.sync()
 
     def take(self) -> list[Entry]:
         """What counted at start, in the order in which it was noted; once."""
@@ -136,8 +137,8 @@ class Journal:
                     raise
                 self._synced = at
             if self._named:
-                self._named = False
                 sync_folder(str(self._folder))
+                self._named = False
 
     def turn(self) -> int:
         """Begin a new file if this one holds anything; its number. Once all that was noted before is in files of
