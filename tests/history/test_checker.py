@@ -220,6 +220,12 @@ def test_while_clients_are_at_work_what_may_still_come_is_not_missed() -> None:
     assert told.rules() == {"lost", "undelivered"}
 
 
+def test_what_one_client_got_another_may_yet_tell_of() -> None:
+    told = Told().joined().got(0, "s.1.0")
+    assert told.rules(settled=False) == set()
+    assert "invented" in told.rules()
+
+
 def test_a_lost_message_is_found_at_once_when_its_place_was_given_away() -> None:
     told = Told().send("s.1.0").sent("s.1.0", 0).send("t.1.0").failed("t.1.0").stored(0, "t.1.0").ends(1)
     assert told.rules(settled=False) == {"lost"}
