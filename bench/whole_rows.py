@@ -67,7 +67,12 @@ def topic_names(count: int) -> list[str]:
 
 def many_topics(count: int, of_one: float) -> Row:
     def prepare(server: Server, part: float) -> None:
-        load.create_topics(server.address, [frames.TOPIC, *topic_names(_part(count, part))])
+        """Every queue has a message, so that no round makes files."""
+        names = [frames.TOPIC, *topic_names(_part(count, part))]
+        load.create_topics(server.address, names)
+        load.drive(
+            server.address, frames.topic_sends(names, 128), connections=8, depth=32, requests=8 * len(names)
+        )
 
     def work(names: list[str]) -> Work:
         def run(server: Server, part: float) -> Load:

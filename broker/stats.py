@@ -3,6 +3,7 @@
 Sampled by a service (`sample` every 10 s, `tick` every second); adding is two additions. Loop thread.
 """
 
+from array import array
 from collections import deque
 from typing import NamedTuple
 
@@ -16,12 +17,6 @@ HOUR_EVERY, DAY_EVERY = 60, 360
 SECONDS_KEPT = 601
 
 
-class Sample(NamedTuple):
-    at_ms: int
-    value: int
-    times: int
-
-
 class Window(NamedTuple):
     """One ring's sum, rate a second, and value for each time."""
 
@@ -31,22 +26,34 @@ class Window(NamedTuple):
 
 
 class Counter:
+    """Rings of samples are three numbers each (time ms, value, times), and made with the first sample: with very many
+    topics they are most of what a topic costs."""
+
     __slots__ = ("day", "hour", "minute", "times", "value")
 
     def __init__(self) -> None:
         self.value = 0
         self.times = 0
-        self.minute: deque[Sample] = deque(maxlen=MINUTE_SAMPLES)
-        self.hour: deque[Sample] = deque(maxlen=HOUR_SAMPLES)
-        self.day: deque[Sample] = deque(maxlen=DAY_SAMPLES)
+        self.minute: array[int] | None = None
+        self.hour: array[int] | None = None
+        self.day: array[int] | None = None
+
+    def kept(self, ring: "array[int] | None", now_ms: int, samples_max: int) -> "array[int]":
+        """The ring with one more sample, the oldest gone if there are too many."""
+        ring = array("q") if ring is None else ring
+        ring.append(now_ms)
+        ring.append(self.value)
+        ring.append(self.times)
+        if len(ring) > 3 * samples_max:
+            del ring[:3]
+        return ring
 
 
-def window(ring: deque[Sample]) -> Window:
-    if len(ring) < 2 or ring[-1].at_ms == ring[0].at_ms:
+def window(ring: "array[int] | None") -> Window:
+    if ring is None or ring[-3] == ring[0]:
         return Window(0, 0.0, 0.0)
-    first, last = ring[0], ring[-1]
-    value, times = last.value - first.value, last.times - first.times
-    return Window(value, value * 1000 / (last.at_ms - first.at_ms), value / times if times else 0.0)
+    value, times = ring[-2] - ring[1], ring[-1] - ring[2]
+    return Window(value, value * 1000 / (ring[-3] - ring[0]), value / times if times else 0.0)
 
 
 class Totals(NamedTuple):
@@ -109,13 +116,13 @@ class Stats:
 
     def sample(self, now_ms: int) -> None:
         """Every 10 s."""
+        hourly, daily = self._samples % HOUR_EVERY == 0, self._samples % DAY_EVERY == 0
         for counter in self._counters.values():
-            sample = Sample(now_ms, counter.value, counter.times)
-            counter.minute.append(sample)
-            if self._samples % HOUR_EVERY == 0 or not counter.hour:
-                counter.hour.append(sample)
-            if self._samples % DAY_EVERY == 0 or not counter.day:
-                counter.day.append(sample)
+            counter.minute = counter.kept(counter.minute, now_ms, MINUTE_SAMPLES)
+            if hourly or counter.hour is None:
+                counter.hour = counter.kept(counter.hour, now_ms, HOUR_SAMPLES)
+            if daily or counter.day is None:
+                counter.day = counter.kept(counter.day, now_ms, DAY_SAMPLES)
         self._samples += 1
 
     def tick(self, now_ms: int) -> None:
