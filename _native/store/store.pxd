@@ -12,7 +12,7 @@ cdef class MessageStore(StoreCleaning):
     cdef readonly str root
     cdef readonly tuple findings          # what the open found damaged and did about it, a line each
     cdef object folder, checkpoint, lock
-    cdef bint sync_flush, broken, closed
+    cdef bint sync_flush, broken, closed, unsettled
     cdef public str full                   # how full the disk is, while it is too full to take anything; else None
     cdef public int64_t max_message_bytes
     cdef int64_t newest_ms, staged_ms     # store time of the newest record that is written, that is staged

@@ -89,6 +89,21 @@ class SmallDisk:
         finally:
             os.close(folder)
 
+    def lose(self, data: bytes) -> int:
+        """Zeros where the disk holds `data`, though the page cache of its files still has it; how many places."""
+        count = 0
+        with self._image.open("r+b") as image:
+            whole = image.read()
+            at = whole.find(data)
+            while at >= 0:
+                image.seek(at)
+                image.write(bytes(len(data)))
+                count += 1
+                at = whole.find(data, at + 1)
+            image.flush()
+            os.fsync(image.fileno())
+        return count
+
     def mount_again(self) -> None:
         """What a machine that starts again finds on the disk."""
         subprocess.run(["umount", "-l", self.path], check=True)

@@ -14,6 +14,7 @@ from tests.faults.small_disk import SmallDisk
 from tests.faults.tally import Tally, until
 from tests.faults.test_full_disk import FLUSHES, settings
 from tests.process.connection import Connection
+from tests.process.requests import read_queue
 from tests.process.running import Broker
 
 REFUSED = re.compile(
@@ -116,3 +117,29 @@ def test_a_file_system_that_gives_up(tmp_path: Path, flush: str, fault: Callable
         with Broker(disk.store, *settings(flush)) as broker, broker.connect() as connection:
             tally.check(connection)
             assert tally.send(connection, "T") == 0
+
+
+def test_what_only_the_page_cache_has_is_not_believed(tmp_path: Path) -> None:
+    """After a failed sync the kernel calls pages clean that the disk lacks: a record there is none."""
+    tally, shim = Tally(), Shim(tmp_path)
+    with SmallDisk(tmp_path) as disk:
+        with (
+            Broker(disk.store, *settings("SYNC_FLUSH"), environment=shim.environment) as broker,
+            broker.connect() as connection,
+        ):
+            for _ in range(3):
+                assert tally.send(connection, "T") == 0
+            shim.fail(Call.SYNC, errno.EIO, "/commitlog/", times=1)
+            assert tally.send(connection, "T", 4000) == ResponseCode.SERVICE_NOT_AVAILABLE
+            subprocess.run(["sync", "-f", disk.path], check=True)
+            assert disk.lose(b"4." + b"x" * 4000) > 0
+            broker.kill()
+        with Broker(disk.store, *settings("SYNC_FLUSH")) as broker, broker.connect() as connection:
+            assert "a sync had failed" in broker.log.read_text()
+            assert [record.body for record in read_queue(connection, "T", 0)] == list(tally.stored.values())
+            assert tally.send(connection, "T") == 0
+            tally.check(connection)
+            assert broker.stop() == 0
+        with Broker(disk.store, *settings("SYNC_FLUSH")) as broker, broker.connect() as connection:
+            assert "a sync had failed" not in broker.log.read_text().split("a sync had failed", 1)[1]
+            tally.check(connection)

@@ -1,0 +1,59 @@
+"""PageCache: what the kernel holds of a store's files may not be what the disk holds, after an end that was not clean.
+
+A killed process leaves pages that no sync has seen: `settle` brings them to the disk before anything says that they
+are there. A sync that failed leaves pages that the kernel calls clean though the disk lacks them: `forget` lets what
+the disk has be read. A mark in the folder tells the next open. Thread: the appender's; `mark` and `settle` any.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from firearrow._native.store.mending import Mending
+
+MARK = "unsynced"
+LOCK = "lock"
+
+
+def mark(root: str) -> None:
+    """A sync of a file in this folder failed. A disk that takes no mark is mounted anew before the next open."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(os.path.join(root, MARK), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+
+def is_marked(root: str) -> bool:
+    return os.path.exists(os.path.join(root, MARK))
+
+
+def forget(root: str, log_folder: str, mending: Mending) -> None:
+    """What is read from now on is what the disk has. Nothing of it is mapped yet. OSError."""
+    mending.tell("a sync had failed: what the disk holds is read, queues and index are compared with the log")
+    mending.rebuild = True
+    for file in _opened(root, log_folder):
+        os.fdatasync(file)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.unlink(os.path.join(root, MARK))
+
+
+def settle(root: str, log_folder: str) -> None:
+    """All is on the disk as it is read. OSError: in doubt."""
+    for file in _opened(root, log_folder):
+        os.fdatasync(file)
+
+
+def _opened(root: str, log_folder: str) -> Iterator[int]:
+    """Each file of the store; not its lock, which would be given up when it is closed."""
+    for path in sorted({*_files(root), *_files(log_folder)} - {os.path.join(root, LOCK)}):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:  # taken away meanwhile
+            continue
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+
+def _files(folder: str) -> Iterator[str]:
+    for place, _, names in os.walk(folder):
+        yield from (os.path.join(place, name) for name in names)
