@@ -1,7 +1,8 @@
 """Benchmarks are on here, though the tests have them off, unless the command line says `--benchmark-disable`.
 
-A run with benchmarks appends a line to bench/results.ndjson: median nanoseconds of one operation each. `--no-record`
-leaves that out. A benchmark that does more than one operation a call says so in `extra_info["operations"]`.
+A whole run (`pytest bench --benchmark-only`) appends a line to bench/results.ndjson: median nanoseconds of an operation
+each; a part of it, or one with `--no-record`, does not. A benchmark that does more than one operation a call says so
+in `extra_info["operations"]`.
 """
 
 import pytest
@@ -22,10 +23,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
     of = getattr(config, "_benchmarksession", None)
-    if of is None or of.disabled or config.getoption("--no-record"):
+    whole = "bench" in [argument.rstrip("/") for argument in config.args] and not config.option.keyword
+    if of is None or of.disabled or not whole or config.getoption("--no-record"):
         return
     micro = {
-        f"{bench.fullname.removeprefix('bench/').removesuffix('.py')}": results.rounded(
+        bench.fullname.removeprefix("bench/").replace(".py::", ": "): results.rounded(
             bench.stats.median * 1e9 / bench.extra_info.get("operations", 1)
         )
         for bench in of.benchmarks

@@ -112,10 +112,7 @@ def _micro(runs: list[Run]) -> str:
         "",
     ]
     lines += ["| benchmark | ns | commit |", "|---|--:|---|"]
-    lines += [
-        f"| {name.replace('::', ' ')} | {ns:,g} | `{run.commit}` |"
-        for name, (ns, run) in sorted(found.items())
-    ]
+    lines += [f"| {name} | {ns:,g} | `{run.commit}` |" for name, (ns, run) in sorted(found.items())]
     return "\n".join([*lines, ""])
 
 
