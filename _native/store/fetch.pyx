@@ -15,6 +15,7 @@ from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.layout cimport (
     AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
 )
+from firearrow._native.store.comparison cimport agrees
 from firearrow._native.store.dispatch cimport multi_entries
 from firearrow._native.store.record cimport Properties, RECORD_OK, RecordView, scan_properties
 
@@ -74,6 +75,10 @@ cdef object fetch(
         raise MemoryError()
     try:
         pick(log, queue, limits, offset, min(max(max_count, 1), <int64_t> PICKED_MAX), max_bytes, NULL, 0, tags, accept, &scan)
+        if scan.status == MESSAGE_WAS_REMOVING:
+            queue.correct_min(log.min_offset)  # the log's start has moved, and the queue's turn has not come yet
+            if offset < queue.min_entry:
+                return nothing(GetStatus.OFFSET_TOO_SMALL, queue.min_entry, queue.min_entry, high)
         far_behind = scan.last_physical >= 0 and log.written - scan.last_physical > limits.in_memory_bytes
         return Got(
             GetStatus(scan.status), scan.next_offset, low, high, scan.count, copied(&scan), far_behind
@@ -86,7 +91,7 @@ cdef int pick(
     CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count, int64_t max_bytes,
     const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,
 ) except -1:
-    cdef int64_t run, n, physical, window, removed_below = 0
+    cdef int64_t run, n, physical, window
     cdef int32_t size, code
     cdef const uint8_t *entry = queue.run_at(offset, &run)
     cdef const uint8_t *record
@@ -109,13 +114,13 @@ cdef int pick(
         scan.next_offset = offset + n + 1
         scan.last_physical = physical
         code = <int32_t> get_i64(entry + ENTRY_AT_TAGS)
-        if physical >= removed_below and is_one(code, codes, codes_count) and (tags is None or code in tags):
+        if is_one(code, codes, codes_count) and (tags is None or code in tags):
             record = record_bytes(log, queue, offset + n, physical, size)
             if record is NULL:
                 if scan.count == 0:
                     scan.status = MESSAGE_WAS_REMOVING
-                if physical < log.min_offset:
-                    removed_below = (physical // log.segment_bytes + 1) * log.segment_bytes
+                    if physical < log.min_offset:
+                        break  # whoever asked is told before he gets what follows
             elif accept is None or accept(PyMemoryView_FromMemory(<char *> record, size, PyBUF_READ)):
                 scan.picked[scan.count].at = record
                 scan.picked[scan.count].size = size
@@ -124,7 +129,7 @@ cdef int pick(
                 scan.status = FOUND
             elif scan.count == 0:
                 scan.status = NO_MATCHED_MESSAGE
-        elif scan.count == 0 and physical >= removed_below:
+        elif scan.count == 0:
             scan.status = NO_MATCHED_MESSAGE
         entry += ENTRY_BYTES
     return 0
@@ -162,7 +167,7 @@ cdef const uint8_t *record_bytes(CommitLog log, ConsumeQueue queue, int64_t entr
         at = log.bytes_at(physical, &available)
         if at is not NULL and size <= available and get_i32(at) == size and (
             get_i64(at + AT_QUEUE_OFFSET) == entry and get_i32(at + AT_QUEUE_ID) == queue.queue_id or is_also_for(log, queue, entry, physical)
-        ) and (physical >= log.trusted or is_whole(log, physical)):
+        ) and (physical >= log.trusted or is_whole(log, queue, entry, physical)):
             return at
     log.refused += 1
     return NULL
@@ -178,10 +183,12 @@ cdef bint is_also_for(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t 
     return (os.fsencode(queue.topic), entry) in multi_entries(&properties)
 
 
-cdef bint is_whole(CommitLog log, int64_t physical) except -1:
-    """Checked where nobody has looked since the store was opened: a body that lost bits is not given out."""
+cdef bint is_whole(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical) except -1:
+    """Checked where nobody has looked since the store was opened: what lost bits is not given out."""
     cdef RecordView view
-    return log.look(physical, True, &view) == RECORD_OK and view.physical_offset == physical
+    if log.look(physical, True, &view) != RECORD_OK:
+        return False
+    return agrees(log, queue, entry, False) or is_also_for(log, queue, entry, physical)
 
 
 cdef bytes copied(const Scan *scan):

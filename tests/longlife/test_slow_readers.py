@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.store.received import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.pushing import Seen, consumer
@@ -66,38 +67,41 @@ def test_a_pull_below_the_first_message_is_told_where_that_is(broker: FastBroker
         assert b'"commitLogMinOffset":"%d"' % broker.segments()[0] in info.body
 
 
+class Awaited(Seen):
+    """`came` is set when a message with that body was seen."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__()
+        self._body = body
+        self.came = asyncio.Event()
+
+    async def __call__(self, messages: list[ReceivedMessage]) -> None:
+        await super().__call__(messages)
+        if self._body in self.bodies:
+            self.came.set()
+
+
+async def consume(member: PushConsumer, seen: Awaited) -> None:
+    async with member, asyncio.timeout(20):
+        await seen.came.wait()
+
+
 def test_the_python_client_goes_on_at_the_new_first_message(broker: FastBroker) -> None:
     with broker.connect() as peer:
         fill(peer, "T", 1)
-    seen = Seen()
+    seen = Awaited(BODY)
     first = consumer(broker.name_server, "T", seen)
-
-    async def consume_one() -> None:
-        async with first:
-            await _until(lambda: len(seen.messages) == 1)
-
-    asyncio.run(consume_one())
+    asyncio.run(consume(first, seen))
     with broker.connect() as peer:
         low = until_gone(peer, "T", 50)
         assert send(peer, "T", b"last").code == 0
-    again = Seen()
+    again = Awaited(b"last")
     second = PushConsumer(first.group, name_server=broker.name_server, options=first.options)
     second.subscribe("T", again)
-
-    async def consume_rest() -> None:
-        async with second:
-            await _until(lambda: b"last" in again.bodies)
-
-    asyncio.run(consume_rest())
+    asyncio.run(consume(second, again))
     offsets = sorted(message.queue_offset for message in again.messages if message.queue_id == 0)
     assert offsets[0] >= low
     assert offsets == list(range(offsets[0], offsets[-1] + 1))
-
-
-async def _until(holds: object) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # type: ignore[operator]
-            await asyncio.sleep(0.02)
 
 
 def test_the_java_client_goes_on_at_the_new_first_message(broker: FastBroker, tmp_path: Path) -> None:
