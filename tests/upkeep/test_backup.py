@@ -1,8 +1,8 @@
 """`backup`: a copy is a good store, also of a running broker; what was acknowledged before it began is in it."""
 
 import os
+import random
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,16 +13,10 @@ from firearrow.broker.upkeep import backup as module
 from firearrow.broker.upkeep.backup import BEFORE, UNFINISHED, Wanted, backup
 from firearrow.broker.upkeep.manifest import NAME, Manifest
 from firearrow.broker.upkeep.verify import verify
-from tests.process.requests import read_queue, send
-from tests.process.running import Broker
 from tests.store.stores import bodies, open_store
+from tests.upkeep.backup_rounds import one_round
 from tests.upkeep.damaged import LOG_0, QUEUES, body, files_of, flip, made, unpacked
 from tests.upkeep.tool import run
-
-SMALL = (
-    "mappedFileSizeCommitLog=262144", "mappedFileSizeConsumeQueue=2000", "maxHashSlotNum=500", "maxIndexNum=2000",
-)  # fmt: skip
-SETTINGS = tuple(word for option in SMALL for word in ("--set", option))
 
 
 @pytest.fixture
@@ -167,53 +161,9 @@ def test_where_links_are_not_allowed_all_is_copied(
 # ---- a running broker ----
 
 
-def test_a_copy_taken_under_load_holds_what_was_acknowledged_before(root: Path, target: Path) -> None:
-    """Two copies one after the other, while a client sends; each is started, and read whole."""
-    with Broker(root, *SETTINGS) as broker:
-        acknowledged: list[bytes] = []
-        enough, stop = threading.Event(), threading.Event()
-
-        def sending() -> None:
-            with broker.connect() as connection:
-                while not stop.is_set():
-                    text = f"order {len(acknowledged)} ".encode() * 40
-                    assert send(connection, "Orders", text, len(acknowledged) % 4, "red").code == 0
-                    acknowledged.append(text)
-                    if len(acknowledged) % 400 == 0:
-                        enough.set()
-
-        thread = threading.Thread(target=sending)
-        thread.start()
-        copies = []
-        try:
-            for number in range(2):
-                assert enough.wait(60)
-                enough.clear()
-                known = len(acknowledged)
-                manifest, verified = backup(str(root), target, Wanted(verify=True))
-                assert verified is not None
-                assert verified.clean, verified.findings
-                assert manifest.live
-                copies.append((known, Path(shutil.copytree(target, target.parent / f"restored{number}"))))
-        finally:
-            stop.set()
-            thread.join()
-        assert broker.stop() == 0, broker.log.read_text()
-    for known, copy in copies:
-        read_back(copy, acknowledged, known)
-    assert verify(str(root)).clean
-
-
-def read_back(copy: Path, acknowledged: list[bytes], known: int) -> None:
-    """A broker on the copy has the first `known` messages at least, in order, and none that was not sent."""
-    with Broker(copy, *SETTINGS) as broker, broker.connect() as connection:
-        for queue_id in range(4):
-            found = [record.body for record in read_queue(connection, "Orders", queue_id)]
-            wanted = [acknowledged[number] for number in range(queue_id, len(acknowledged), 4)]
-            assert found == wanted[: len(found)]
-            assert len(found) >= len(range(queue_id, known, 4))
-        assert broker.stop() == 0
-    assert verify(str(copy)).clean
+def test_copies_taken_under_load_hold_what_was_acknowledged_before(tmp_path: Path) -> None:
+    sent, held, _ = one_round(tmp_path, random.Random(8), copies=2, most=200)
+    assert sent >= held // 2 > 0
 
 
 def test_files_that_retention_takes_meanwhile_are_left_out(
