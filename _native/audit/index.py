@@ -27,6 +27,12 @@ class IndexFile:
     def path(self) -> str:
         return self.segment.path
 
+    @property
+    def is_whole(self) -> bool:
+        """It has room for as many entries as its head counts; `check_index` names one that has not."""
+        room = (self.segment.length - HEAD_BYTES - self.slots * SLOT_BYTES) // ENTRY_BYTES
+        return self.slots > 0 and self.head.next_entry <= max(1, room)
+
     def position(self, entry: int) -> int:
         return HEAD_BYTES + self.slots * SLOT_BYTES + entry * ENTRY_BYTES
 

@@ -255,7 +255,7 @@ class Part:
         for number, file in enumerate(self._index):
             if file.slots and file.head.end_place >= start and file.head.begin_place < until:
                 mapping = self._maps.get(file.segment)
-                if mapping is not None:
+                if mapping is not None and file.is_whole:
                     match_keys(
                         self._survey,
                         mapping.window,

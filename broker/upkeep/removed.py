@@ -5,6 +5,7 @@ Both brokers pass such a folder over. Owner: one repair, in one thread.
 
 import os
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from firearrow.broker.upkeep.copying import copy_file, sync_path, sync_tree
@@ -28,8 +29,8 @@ class Removed:
         sync_path(str(place.parent))
         sync_path(str(path.parent))
 
-    def copy(self, path: Path) -> None:
-        """A file or folder that is about to be changed."""
+    def copy(self, path: Path) -> Path:
+        """A file or folder that is about to be changed; where it is kept."""
         place = self._place(path)
         if path.is_dir():
             copy_tree(path, place)
@@ -37,11 +38,11 @@ class Removed:
         else:
             copy_file(str(path), str(place), lambda _: None)
             sync_path(str(place))
+        return place
 
     def copy_from(self, path: Path, position: int) -> None:
         """What a log file holds from there on, in a file of the same size."""
-        self.copy(path)
-        place = self.folder / path.relative_to(self._root)
+        place = self.copy(path)
         with place.open("r+b") as file:
             size = os.fstat(file.fileno()).st_size
             _punch(file.fileno(), position)
@@ -51,6 +52,10 @@ class Removed:
     def _place(self, path: Path) -> Path:
         place = self.folder / path.relative_to(self._root)
         place.parent.mkdir(parents=True, exist_ok=True)
+        for number in count(2):  # what is changed twice is kept twice
+            if not place.exists():
+                break
+            place = place.with_name(f"{path.name}.{number}")
         self.kept.append(str(path.relative_to(self._root)))
         return place
 

@@ -212,12 +212,26 @@ class Repair:
         abort.unlink(missing_ok=True)
         try:
             levels = self._asked.delay_levels_ms
-            MessageStore.open(self._root, delay_levels_ms=levels, **self._shape.options()).close()
+            store = MessageStore.open(self._root, delay_levels_ms=levels, **self._shape.options())
+            ends = {name: store.max_offset(*name) for name in store.queues()}
+            store.close()
+            for (topic, queue_id), end in ends.items():
+                self._zero_behind(self._root / "consumequeue" / topic / str(queue_id), end * ENTRY.size)
         finally:
             if word is not None:
                 abort.write_bytes(word)
                 sync_path(str(abort))
                 sync_path(str(self._root))
+
+    def _zero_behind(self, folder: Path, end: int) -> None:
+        """Recovery does not look at what a queue's files hold behind its end, until the queue comes there."""
+        for file in rolled_files(str(folder)):
+            with Path(file.path).open("r+b") as opened:
+                opened.seek(max(end - file.base, 0))
+                if file.end > end and opened.read().strip(b"\0"):
+                    opened.truncate(max(end - file.base, 0))
+                    os.posix_fallocate(opened.fileno(), 0, file.length)
+                    os.fsync(opened.fileno())
 
     def _blank(self) -> None:
         """Readers step over blanks; a rebuilt queue has such, too. Each round learns of those that were not listed."""
