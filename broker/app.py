@@ -112,12 +112,14 @@ class App:
         self._make_services(options)
         await self._listen(options)
         self._registrar.start()
-        if killed:
+        state = self._state
+        if killed or not state.topics_loaded:
             adopt(
-                self._state.topics,
+                state.topics,
                 self._store,
-                default_queues=options.default_queues,
-                saved_ms=self._state.topics.version.timestamp if self._state.topics_loaded else 0,
+                state.offsets,
+                least_queues=options.default_queues if state.topics_loaded else 1,
+                saved_ms=state.topics.version.timestamp if state.topics_loaded else 0,
             )
         self._living.start(killed=killed)
         self._repeat()

@@ -29,7 +29,7 @@ class Table(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """`topics_loaded`: there was a topics.json."""
+    """`topics_loaded`: there was a topics.json, as it was written last."""
 
     topics: TopicTable
     groups: GroupTable
@@ -85,14 +85,15 @@ class State:
 
 
 def load(saver: Saver, name: str, path: Path, table: Table, *, make: bool = True) -> bool:
-    """Load the table from its file and let `saver` keep the file under `name`; False if there was none.
+    """Load the table from its file and let `saver` keep the file under `name`; False if that
+    is not what was written last.
 
     `make`: write the file at once, then. StartError.
     """
     file = ConfigFile(path)
     try:
         loaded = file.load(table.load)
-        if make and not loaded:
+        if (make and not loaded) or (loaded and file.is_older):
             file.write(table.to_json())
     except OSError as error:
         raise StartError(
@@ -100,7 +101,7 @@ def load(saver: Saver, name: str, path: Path, table: Table, *, make: bool = True
             "make room, set its permissions, or name another folder with --store"
         ) from None
     saver.add(name, lambda: file.write(table.to_json()))
-    return loaded
+    return loaded and not file.is_older
 
 
 def _topics(options: Options, clock: Clock, changed: Callable[[Collection[str]], None]) -> TopicTable:

@@ -10,6 +10,7 @@ Owner: store; written by one thread at a time.
 
 import os
 import struct
+import zlib
 from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
@@ -19,9 +20,10 @@ FILE_BYTES = 4096
 NUMBERS = struct.Struct(">6q")
 MARGIN_MS = 3000
 SEAL_AT = 2048
-SEAL = struct.Struct(">8s6q16s")
+SEAL = struct.Struct(">8s6q16sI")
 SEAL_MAGIC = b"FAseal01"
 OPEN_MAGIC = b"FAopen01"
+PRINT_BYTES = 16
 
 
 class Seal(NamedTuple):
@@ -53,7 +55,7 @@ class Checkpoint:
         return Checkpoint(*NUMBERS.unpack(raw)) if len(raw) == NUMBERS.size else Checkpoint()
 
     def seal(self, path: str) -> Seal | None:
-        """What we left there; None if there is none, or the file was written since."""
+        """What we left there; None if there is none, or Apache wrote the file since. A garbled one is open and says 0."""
         try:
             with open(path, "rb") as file:
                 file.seek(SEAL_AT)
@@ -62,9 +64,11 @@ class Checkpoint:
             return None
         if len(raw) < SEAL.size:
             return None
-        magic, *numbers, printed = SEAL.unpack(raw)
-        ours = magic in (SEAL_MAGIC, OPEN_MAGIC) and tuple(numbers) == astuple(self)
-        return Seal(magic == SEAL_MAGIC, printed) if ours else None
+        magic, *numbers, printed, crc = SEAL.unpack(raw)
+        is_whole = zlib.crc32(raw[:-4]) == crc
+        if not any(raw) or (is_whole and tuple(numbers) != astuple(self)):
+            return None
+        return Seal(magic == SEAL_MAGIC, printed) if is_whole else Seal(False, bytes(PRINT_BYTES))
 
     def save(self, path: str, printed: bytes, *, closed: bool) -> None:
         """On disk when it returns, sealed with `printed` (16 bytes at most). OSError."""
@@ -73,7 +77,8 @@ class Checkpoint:
             fresh = os.fstat(number).st_size != FILE_BYTES
             if fresh:
                 os.ftruncate(number, FILE_BYTES)
-            seal = SEAL.pack(SEAL_MAGIC if closed else OPEN_MAGIC, *astuple(self), printed)
+            seal = SEAL.pack(SEAL_MAGIC if closed else OPEN_MAGIC, *astuple(self), printed, 0)[:-4]
+            seal += zlib.crc32(seal).to_bytes(4, "big")
             os.pwrite(number, seal, SEAL_AT)
             os.pwrite(number, NUMBERS.pack(*astuple(self)), 0)
             os.fdatasync(number)

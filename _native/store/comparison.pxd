@@ -17,7 +17,8 @@ cdef class Comparison:
     cdef public int64_t lost_bytes         # of the log, in front of where it is walked
 
     cdef int place(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
+    cdef int64_t blank(self, ConsumeQueue queue, int64_t entry, int64_t until, int64_t physical_offset) except -1
     cdef bint rewrite(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
     cdef int append(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
 
-cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry) except -1
+cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1

@@ -53,7 +53,7 @@ cdef class Comparison:
         """No record came for these places: their entries point before the next record; how many."""
         cdef int64_t count = 0
         while entry < until:
-            if not agrees(self.log, queue, entry):
+            if not agrees(self.log, queue, entry, False):
                 put(<uint8_t *> queue.entry_at(entry), physical_offset - 1, PRE_BLANK_SIZE, 0)
                 queue.dirty = True
                 count += 1
@@ -64,7 +64,7 @@ cdef class Comparison:
         """Another entry stands there: False if it has the better right."""
         cdef uint8_t other[ENTRY_BYTES]
         queue.look(entry, other)
-        if get_i64(other) != physical_offset and get_i32(other + ENTRY_AT_SIZE) != PRE_BLANK_SIZE and agrees(self.log, queue, entry):
+        if get_i64(other) != physical_offset and get_i32(other + ENTRY_AT_SIZE) != PRE_BLANK_SIZE and agrees(self.log, queue, entry, False):
             if get_i64(other) > physical_offset or entry > 0:
                 return False
             cut_to(queue, 0)
@@ -87,7 +87,7 @@ cdef class Comparison:
             state = self.placed.get(queue)
             if state is None:
                 cut_to(queue, possible_end(self.log, queue))
-                if queue.end_entry > queue.min_entry and not agrees(self.log, queue, queue.end_entry - 1):
+                if queue.end_entry > queue.min_entry and not agrees(self.log, queue, queue.end_entry - 1, True):
                     queue.min_entry = queue.end_entry
                     self.mending.tell(f"queue {queue.queue_id} of {queue.topic} has no message in the log any more")
                 continue
@@ -105,8 +105,9 @@ cdef class Comparison:
                 )
 
 
-cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry) except -1:
-    """Whether an entry points to the record that it is for; a blank points to none. A light queue's record names another."""
+cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1:
+    """Whether an entry points to the record that it is for; a blank points to none, a light queue's record names another
+    one. `gone`: the answer for a record below the log's start."""
     cdef uint8_t at[ENTRY_BYTES]
     cdef RecordView view
     cdef bytes topic
@@ -116,8 +117,10 @@ cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry) except -1:
         return False
     if get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
         return True
-    if get_i64(at) < log.min_offset or log.look(get_i64(at), False, &view) != RECORD_OK:
-        return get_i64(at) < log.min_offset and get_i64(at) >= 0
+    if 0 <= get_i64(at) < log.min_offset:
+        return gone
+    if get_i64(at) < 0 or log.look(get_i64(at), False, &view) != RECORD_OK:
+        return False
     if view.physical_offset != get_i64(at) or view.size != get_i32(at + ENTRY_AT_SIZE):
         return False
     if queue.topic.startswith("%LMQ%"):

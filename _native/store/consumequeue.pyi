@@ -21,6 +21,8 @@ class ConsumeQueue:
     end_entry: int
     next_entry: int
     max_physical: int
+    first_entry: int
+    """Where the first file begins."""
     @staticmethod
     def open(
         folder: str | PathLike[str], topic: str, queue_id: int, file_bytes: int, mappings: Mappings

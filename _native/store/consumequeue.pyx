@@ -173,6 +173,11 @@ cdef class ConsumeQueue:
             entry += 1
         return found
 
+    @property
+    def first_entry(self):
+        """Where the first file begins."""
+        return (<Segment> self.files[0]).base // ENTRY_BYTES if self.files else 0
+
     def __len__(self):
         return self.visible - self.min_entry
 
@@ -224,7 +229,7 @@ cdef class ConsumeQueue:
     # ---- appending ----
 
     cdef int promise(self) except -1:
-        """Take the place `next_entry`, its disk block with it. OSError: the place is not taken."""
+        """Take the place `next_entry`, its disk block and its memory with it. OSError: the place is not taken."""
         cdef Segment file = self.file_of(self.next_entry)
         cdef int64_t until
         if file is None:
@@ -232,6 +237,7 @@ cdef class ConsumeQueue:
         until = (self.next_entry + 1) * ENTRY_BYTES - file.base
         if until > file.reserved:
             self.make_room(file, until)
+        self.ensure_mapped(file)
         self.next_entry += 1
         return 0
 

@@ -21,6 +21,7 @@ class Dispatch:
         lmq: bool,
     ) -> None: ...
     is_indexed: bool
+    index_files: int
     newest_key: int
     """Physical offset of the newest record with a key; 0 if there is none, -1 without an index."""
     def load(self, mending: Mending) -> None: ...

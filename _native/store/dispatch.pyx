@@ -120,6 +120,10 @@ cdef class Dispatch:
         """Physical offset of the newest record with a key; 0 if there is none, -1 without an index."""
         return -1 if self.index is None else self.index.last[1]
 
+    @property
+    def index_files(self):
+        return 0 if self.index is None else len(self.index.files)
+
     cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make):
         """The queue, or None if there is none and none is to be made. Files are made with its first entry."""
         found = self.queues.get((topic, queue_id))

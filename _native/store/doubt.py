@@ -12,16 +12,18 @@ from firearrow._native.store.hash import crc32
 from firearrow._native.store.mending import Mending
 from firearrow._native.store.recover import disagreeing
 
-COUNT = struct.Struct(">I")
+COUNTS = struct.Struct(">II")
 PRINT = struct.Struct(">IIq")
 
 
 def printed(dispatch: Dispatch, *, shape: bool) -> bytes:
-    """How many queues there are; with `shape` 16 bytes that change when a queue or the index is another one."""
+    """How many queues and index files there are; with `shape` 16 bytes that change when one of them is another one."""
     if not shape:
-        return COUNT.pack(sum(queue.end_entry > 0 for queue in dispatch.queues.values()))
-    queues = sorted((topic, number, queue.end_entry) for (topic, number), queue in dispatch.queues.items())
-    whole = crc32(repr([queue for queue in queues if queue[2]]).encode())
+        count = sum(queue.end_entry > 0 for queue in dispatch.queues.values())
+        return COUNTS.pack(count, dispatch.index_files)
+    shapes = [(*name, queue.first_entry, queue.end_entry) for name, queue in dispatch.queues.items()]
+    queues = sorted(each for each in shapes if each[-1])
+    whole = crc32(repr((queues, dispatch.index_files)).encode())
     return PRINT.pack(len(queues), whole, dispatch.newest_key)
 
 
@@ -60,10 +62,12 @@ def _reason(
     if seal is None:
         return None
     if not seal.closed:
-        expected = COUNT.unpack(seal.printed[: COUNT.size])[0]
+        queues, index_files = COUNTS.unpack(seal.printed[: COUNTS.size])
         if clean:
-            return "entries that do not agree with the log were met"
-        return None if expected <= len(dispatch.queues) else "a queue is missing"
+            return "entries that do not agree with the log were met, or the checkpoint is garbled"
+        if queues > len(dispatch.queues):
+            return "a queue is missing"
+        return "an index file is missing" if index_files > dispatch.index_files else None
     if clean and seal.printed != printed(dispatch, shape=True):
         return "queues or index are not as they were left"
     return None

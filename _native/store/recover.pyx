@@ -129,7 +129,7 @@ def recover(
             start = trusted(log, dispatch, start)
         end = recovery.run(start, newest_key(dispatch))
         if recovery.bridged or dispatch.gaps or (dispatch.begun and start > log.min_offset) or (
-            not clean and checkpoint.safe_ms > recovery.newest_ms
+            not sealed and checkpoint.safe_ms > recovery.newest_ms
         ):
             mending.rebuild = True
     if mending.rebuild:
@@ -183,7 +183,8 @@ def disagreeing(CommitLog log not None, Dispatch dispatch not None):
     cdef ConsumeQueue queue
     for queue in dispatch.queues.values():
         if queue.end_entry > queue.min_entry:
-            if not agrees(log, queue, queue.end_entry - 1) or not agrees(log, queue, (queue.min_entry + queue.end_entry) // 2):
+            middle = (queue.min_entry + queue.end_entry) // 2
+            if not agrees(log, queue, queue.end_entry - 1, True) or not agrees(log, queue, middle, True):
                 return queue
     return None
 

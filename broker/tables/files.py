@@ -1,6 +1,7 @@
 """ConfigFile: one of Apache's `config/*.json`, replaced whole, with the state before it in `.bak`.
 
-Knows no content. Any one thread at a time.
+Knows no content. A damaged file never keeps the broker from starting: it is set aside as `.damaged-N`, and said. Any
+one thread at a time.
 """
 
 import logging
@@ -13,38 +14,56 @@ from firearrow.broker.errors import StartError
 
 log = logging.getLogger("firearrow.files")
 
+BYTES_MAX = 512 << 20
+"""Nothing that is larger is one of these files."""
+MISSING = "is missing"
+
+
+def set_aside(path: Path) -> str:
+    """Rename it to NAME.damaged-N; the name that it has now. OSError."""
+    number = 1
+    while (place := Path(f"{path}.damaged-{number}")).exists():
+        number += 1
+    path.replace(place)
+    return place.name
+
 
 class ConfigFile:
+    """`is_older`: what was loaded is not what was written last, or nothing was left to load."""
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._backup = Path(f"{self.path}.bak")
-        self._damaged = Path(f"{self.path}.damaged")
+        self.is_older = False
 
     def load(self, take: Callable[[bytes], None]) -> bool:
         """Give `take` the file's text, or `.bak`'s if the file is missing, empty or refused by a ValueError.
 
-        False when there is nothing to load. A refused file is set aside as `.damaged`. StartError when a file
-        is damaged and no `.bak` can stand in.
+        False when there is nothing to load, or nothing that can be. StartError when a file may not be read.
         """
-        main = self._read(self.path)
-        if main is not None:
-            error = self._refused(take, main)
-            if error is None:
-                return True
-            log.error("%s is damaged (%s), loading %s", self.path, error, self._backup.name)
-        backup = self._read(self._backup)
-        if backup is None and main is None:
+        fault = self._fault(self.path, take)
+        if fault is None:
+            return True
+        spare = self._fault(self._backup, take)
+        self.is_older = fault != MISSING or spare != MISSING
+        if not self.is_older:
             return False
-        error = "it is missing" if backup is None else self._refused(take, backup)
-        if error is not None:
-            state = "missing" if main is None else "damaged"
-            raise StartError(
-                f"{self.path} is {state} and {self._backup.name} cannot stand in for it ({error}):"
-                " repair one of them, or move both away to start without what they held."
+        kept = [self._set_aside(path, why) for path, why in ((self.path, fault), (self._backup, spare))]
+        beside = f"; kept as {', '.join(name for name in kept if name)}" if any(kept) else ""
+        if spare is None:
+            log.error(
+                "%s %s: %s, the state before it, is taken%s", self.path, fault, self._backup.name, beside
             )
-        if main is not None:
-            self.path.replace(self._damaged)
-        return True
+            return True
+        log.error(
+            "%s %s, and %s %s: the broker starts without what they held%s",
+            self.path,
+            fault,
+            self._backup.name,
+            spare,
+            beside,
+        )
+        return False
 
     def write(self, text: bytes) -> None:
         """On disk when it returns; a crash leaves a whole file, the old one or the new one. OSError."""
@@ -62,20 +81,28 @@ class ConfigFile:
         fresh.replace(self.path)
         sync_folder(str(self.path.parent))
 
-    def _read(self, path: Path) -> bytes | None:
-        """None when it is missing or empty."""
+    def _fault(self, path: Path, take: Callable[[bytes], None]) -> str | None:
+        """Why it cannot be taken; None if it was."""
         try:
-            return path.read_bytes() or None
+            if path.stat().st_size > BYTES_MAX:
+                return f"is larger than {BYTES_MAX >> 20} MiB"
+            text = path.read_bytes()
         except FileNotFoundError:
-            return None
+            return MISSING
         except OSError as error:
             raise StartError(
                 f"{path} cannot be read ({error.strerror}): give the broker access to it."
             ) from error
-
-    def _refused(self, take: Callable[[bytes], None], text: bytes) -> str | None:
+        if not text:
+            return "is empty"
         try:
             take(text)
-        except ValueError as error:
-            return str(error)
+        except (ValueError, RecursionError) as error:
+            return f"is damaged ({error})"
         return None
+
+    def _set_aside(self, path: Path, fault: str | None) -> str | None:
+        """The name that it has now; None if it stays, or there is nothing to keep."""
+        if fault is None or fault == MISSING:
+            return None
+        return set_aside(path)

@@ -5,6 +5,7 @@ write, never a fault of memory. One byte a slot in memory tells which slots wait
 run in another one.
 """
 
+import logging
 import mmap
 import os
 import struct
@@ -12,7 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow.broker.errors import StartError
+from firearrow.broker.tables.files import set_aside
+
+log = logging.getLogger("firearrow.timers")
 
 ROUND = 604_800
 """Slots of one round; no slot is filled further ahead, and the file holds two rounds."""
@@ -34,17 +37,15 @@ class Slot(NamedTuple):
 
 
 class TimerWheel:
-    """Times are in ms; a slot covers `step_ms`. StartError when the file has another length."""
+    """Times are in ms; a slot covers `step_ms`. A file of another length is set aside."""
 
     def __init__(self, path: Path, step_ms: int) -> None:
         self.step_ms = step_ms
+        if path.exists() and path.stat().st_size not in (0, SLOTS * SLOT.size):
+            aside = set_aside(path)
+            log.error("%s is no timer wheel, it is made anew from the timer log; kept as %s", path, aside)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         length = os.fstat(self._fd).st_size
-        if length not in (0, SLOTS * SLOT.size):
-            os.close(self._fd)
-            raise StartError(
-                f"{path} has {length} bytes and not {SLOTS * SLOT.size}: it is no timer wheel, move it away"
-            )
         self.is_new = length == 0
         os.ftruncate(self._fd, SLOTS * SLOT.size)
         self._map = mmap.mmap(self._fd, SLOTS * SLOT.size, prot=mmap.PROT_READ)
