@@ -44,7 +44,7 @@ class Keeping:
         for number in range(count):
             put(self.store, b"%0200d" % number, topic, number % 2, now_ms=self.clock.now_ms())
             self.store.write()
-        self.store.sync()
+        self.store.flush_queues()
         self.age(0)
 
     def age(self, by_ms: int) -> None:

@@ -1,5 +1,5 @@
-"""A Spark reader of a live store folder: `python -m tests.longlife.spark_reader STORE SECONDS` loads all of it again and
-again while segments are deleted under it. What it reads must be what was sent; what is gone may be missing.
+"""A Spark reader of a live store folder: `python -m tests.longlife.spark_reader STORE SECONDS` loads all of it again
+and again while segments are deleted under it. What it reads must be what was sent; what is gone may be missing.
 """
 
 import json

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import mmap
 import os
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from firearrow.broker.disk_space import DiskUse
 from firearrow.broker.options import Options
 from firearrow.broker.services.retention import HOUR_MS
 from tests.longlife.keeping import Keeping
-from tests.store.stores import open_store, put, read
+from tests.store.stores import open_store, put, read, split
 
 
 def test_expired_segments_go_in_the_hour(tmp_path: Path) -> None:
@@ -98,6 +99,35 @@ def test_the_queues_follow_and_readers_are_told(tmp_path: Path) -> None:
     assert sorted(set(room.moved)) == [("T", 0), ("T", 1)]
 
 
+def test_who_asks_before_the_queue_was_cleaned_is_told_too(tmp_path: Path) -> None:
+    """The log's start has moved, and the queue still names the deleted records first."""
+    room = Keeping(tmp_path)
+    room.fill()
+    segment = room.store.let_go_segment(modified_before_ms=room.clock.now_ms())
+    assert segment is not None
+    segment.discard(True)
+    assert room.store.min_offset("T", 0) == 0
+    got = room.store.get("T", 0, 0, 32)
+    assert (got.status, got.count) == (GetStatus.OFFSET_TOO_SMALL, 0)
+    first = split(room.store.get("T", 0, got.next_offset, 1).body)[0]
+    assert (first.queue_offset, first.physical_offset >= room.segments()[0]) == (got.next_offset, True)
+    assert got.next_offset == got.min_offset == room.store.min_offset("T", 0) > 0
+
+
+def test_a_mapping_of_a_deleted_segment_can_be_read_on(tmp_path: Path) -> None:
+    room = Keeping(tmp_path)
+    room.fill()
+    before = (tmp_path / "commitlog" / f"{0:020d}").read_bytes()
+    with (tmp_path / "commitlog" / f"{0:020d}").open("rb") as file:
+        outside = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    segment = room.store.let_go_segment(modified_before_ms=room.clock.now_ms())
+    assert segment is not None
+    inside = memoryview(segment)
+    segment.discard(True)
+    assert bytes(inside) == before
+    assert outside[:] == before
+
+
 def test_what_was_deleted_stays_deleted(tmp_path: Path) -> None:
     room = Keeping(tmp_path, hour=4)
     room.fill()
@@ -130,7 +160,7 @@ def test_index_files_of_deleted_messages_go(tmp_path: Path) -> None:
             room.store, b"%0200d" % number, properties=b"KEYS\x01k%d\x02" % number, now_ms=room.clock.now_ms()
         )
         room.store.write()
-    room.store.sync()
+    room.store.flush_queues()
     room.age(73 * HOUR_MS)
     files = len(list((tmp_path / "index").iterdir()))
     room.rounds()
@@ -148,7 +178,7 @@ def test_what_is_not_on_the_disk_does_not_go(tmp_path: Path) -> None:
     before = room.segments()
     room.rounds()
     assert room.segments() == before
-    room.store.sync()
+    room.store.flush_queues()
     room.rounds()
     assert room.segments() == before[4:]
 
