@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.crash import folder, recording
+from tests.crash import apache, folder, recording
 from tests.crash.sweep import Failure, Sweep
 from tests.crash.workload import WORKLOADS
 
@@ -26,6 +26,7 @@ class Summary:
     seconds: float = 0.0
     by_workload: dict[str, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    apache: apache.Compared | None = None
 
 
 class Run:
@@ -64,6 +65,14 @@ class Run:
             flush=True,
         )
 
+    def compare(self, name: str, count: int) -> None:
+        """`count` states of a workload are opened by Apache's broker, too."""
+        ops = recording.record(self._library, self._room / "recorded", name, self._seed)
+        compared = apache.compare(ops, name, self._seed, count, self._room)
+        self.summary.apache = compared
+        self.summary.failed += len(compared.differences)
+        print(f"Apache: {compared}", flush=True)
+
     def _note(self, failure: Failure, root: Path) -> None:
         self.summary.failed += 1
         if len(self.summary.failures) < TOLD_MAX:
@@ -82,12 +91,23 @@ def main() -> None:
     parser.add_argument(
         "--workload", action="append", choices=sorted(WORKLOADS), help="these only; may be repeated"
     )
+    parser.add_argument(
+        "--apache",
+        type=int,
+        default=0,
+        metavar="N",
+        help="instead: N states are opened by Apache's broker, too",
+    )
     parser.add_argument("--keep", type=Path, help="copy the folders of failed states there")
     parser.add_argument("--json", type=Path, help="write the summary there, too")
     given = parser.parse_args()
     with folder.room() as room:
         run = Run(room, states=given.states, seconds=given.seconds, seed=given.seed, keep=given.keep)
-        summary = asdict(run.run(given.workload or list(WORKLOADS)))
+        if given.apache:
+            run.compare((given.workload or ["async_flush"])[0], given.apache)
+        else:
+            run.run(given.workload or list(WORKLOADS))
+        summary = asdict(run.summary)
     text = json.dumps(summary, indent=1)
     print(text)
     if given.json is not None:
