@@ -11,6 +11,11 @@ DESCRIPTORS_MAX = 1 << 20
 RESERVED_SHARE, RESERVED_MAX = 4, 4096
 """A quarter of the descriptors, at most so many, stays for the store: no crowd keeps it from opening its next file."""
 HELD_BYTES_MAX = 1 << 30
+UNSENT_BYTES, UNSENT_BYTES_MIN, UNSENT_BYTES_MAX = 128 << 20, 32 << 10, 1 << 20
+"""Bytes that wait in the kernel for peers that do not read: shared by those who are there, and of one at least and at
+most. Without it a few thousand of them take all the memory that the kernel has for TCP, and everybody's connections
+stall.
+"""
 SILENT_S = 5.0
 """One that said nothing whole for so long gives way to others when no more fit."""
 
@@ -38,6 +43,11 @@ def connections_max() -> int:
         soft = wanted
     most = DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
     return most - min(most // RESERVED_SHARE, RESERVED_MAX)
+
+
+def unsent_bytes(connections: int) -> int:
+    """What may wait in the kernel for one that comes to so many others (TCP_NOTSENT_LOWAT)."""
+    return min(max(UNSENT_BYTES // (connections + 1), UNSENT_BYTES_MIN), UNSENT_BYTES_MAX)
 
 
 def heaviest(connections: Iterable[One], excess: int) -> list[One]:

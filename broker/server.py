@@ -8,6 +8,7 @@ import contextlib
 import errno
 import logging
 import math
+import socket
 from collections.abc import Callable, Collection
 
 from firearrow._native.path.lane import Front, Lane
@@ -54,6 +55,10 @@ class Connection(Front, asyncio.BufferedProtocol):
         self.remote, self.local = remote[:2], local[:2]
         if self.lane is not None:
             self.host = host_bytes(*self.remote)
+        opened = transport.get_extra_info("socket")
+        if opened.family != socket.AF_UNIX:
+            unsent = crowding.unsent_bytes(len(self._server.connections))
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent)
         return self._server.joined(self)
 
     def lost(self, reason: Exception | None) -> None:
@@ -197,8 +202,15 @@ class Server:
     def _relieve(self) -> None:
         """Connections hold too much: the heaviest go until a quarter of the room is free."""
         excess = self.budget.held - self.budget.bytes_max * 3 // 4
-        for each in crowding.heaviest(self._connections, excess):
-            log.warning("closed %s:%d: it held %d bytes of too many", *each.remote, each.held)
+        gone = crowding.heaviest(self._connections, excess)
+        held = self.budget.held
+        log.error(
+            "closed %d connections: all held %d bytes, %d are too many",
+            len(gone),
+            held,
+            self.budget.bytes_max,
+        )
+        for each in gone:
             each.abort()
 
     def left(self, connection: Connection) -> None:
@@ -236,6 +248,7 @@ class Server:
             self._engine.close()
 
     def _close_idle(self) -> None:
+        self.budget.give_back()
         oldest = self.loop.time() - self._idle_s
         for connection in [c for c in self._connections if c.last_seen < oldest]:
             connection.abort()

@@ -9,6 +9,7 @@ cdef class Budget:
     cdef object exceeded
     cdef bint planned
     cdef readonly long long held
+    cdef long long most                   # since `give_back`
     cdef readonly long long bytes_max
 
     cdef int change(self, Py_ssize_t by) except -1

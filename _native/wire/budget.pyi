@@ -12,3 +12,5 @@ class Budget:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, bytes_max: int, exceeded: Callable[[], object]
     ) -> None: ...
+    def give_back(self) -> None:
+        """To the system, what was freed since they held most; now and then."""

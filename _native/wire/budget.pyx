@@ -1,6 +1,13 @@
 """Budget: bytes that all connections hold together, and a call when they are too many (see budget.pxd)."""
 
 
+cdef extern from "<malloc.h>" nogil:
+    int malloc_trim(size_t kept)
+
+cdef enum:
+    GIVEN_BACK = 67108864
+
+
 cdef class Budget:
     def __init__(self, loop, bytes_max, exceeded):
         self.loop = loop
@@ -9,10 +16,18 @@ cdef class Budget:
 
     cdef int change(self, Py_ssize_t by) except -1:
         self.held += by
+        self.most = max(self.most, self.held)
         if self.held > self.bytes_max and not self.planned:
             self.planned = True
             self.loop.call_soon(self.tell)
         return 0
+
+    def give_back(self):
+        """What was freed since it was most goes to the system, if it is much; the allocator would keep it."""
+        if self.most - self.held >= GIVEN_BACK:
+            self.most = self.held
+            with nogil:
+                malloc_trim(0)
 
     def tell(self):
         self.planned = False

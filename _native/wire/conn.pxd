@@ -16,6 +16,7 @@ from libc.stdint cimport uint8_t
 
 from firearrow._native.wire.budget cimport Budget
 from firearrow._native.wire.frame cimport Frame
+from firearrow._native.wire.leftover cimport Leftover
 from firearrow._native.wire.plug cimport Plug
 
 cdef long long nanoseconds() noexcept nogil
@@ -32,6 +33,7 @@ cdef class Conn:
     cdef Py_ssize_t rest_bytes
     cdef Py_ssize_t frame_bytes_max
     cdef Py_ssize_t high_water
+    cdef Leftover leftover
     cdef Budget budget                    # None: nobody counts
     cdef Py_ssize_t unsent                # bytes that wait for the kernel
     cdef readonly Py_ssize_t held         # our part of the budget

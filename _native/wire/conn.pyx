@@ -12,20 +12,35 @@ from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_A_TURN
 from firearrow._native.wire.command import WireError
 
 cdef extern from "<time.h>" nogil:
-    enum: CLOCK_MONOTONIC
+    enum: CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID
     struct timespec:
         long tv_sec
         long tv_nsec
     int clock_gettime(int clock, timespec *now)
 
 cdef enum:
-    TURN_NS = 1000000                     # of work for one connection before the others get their turn,
+    TURN_NS = 2000000                     # of work for one connection before the others get their turn,
     SHARE_NS = 50000                      # less when many have work left, but not less than this
+    MUCH_BYTES = 131072                   # of answers: copying them takes time, too
 
 WINDOW_BYTES = 262144
-cdef int waiting = 0                      # connections that have frames left over
 cdef object OF_THREAD = threading.local()
 cdef Py_ssize_t SMALL_REST = WINDOW_BYTES // 2
+
+
+cdef long long worked() noexcept nogil:
+    """Nanoseconds of this thread on a core: what others do meanwhile is not this connection's."""
+    cdef timespec now
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now)
+    return <long long> now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef Leftover leftover_of(loop):
+    """One for all connections of a loop, which is this thread's."""
+    cdef Leftover found = getattr(OF_THREAD, "leftover", None)
+    if found is None or found.loop is not loop:
+        found = OF_THREAD.leftover = Leftover(loop)
+    return found
 
 
 cdef bytearray window_here():
@@ -48,6 +63,7 @@ cdef class Conn:
     ):
         self.loop = self.plans = loop
         self.window = window_here()
+        self.leftover = leftover_of(loop)
         self.reads_always = reads_always
         self.budget = budget
         self.frame_bytes_max = frame_bytes_max
@@ -212,12 +228,12 @@ cdef class Conn:
             taken += frame.size
             frames += 1
             self.received_frames += 1
-            if not quiet:
-                if self.closed or self.transport.is_closing():
-                    return available
+            if not quiet and (self.closed or self.transport.is_closing()):
+                return available
+            if not quiet or self.answer_bytes >= MUCH_BYTES:
                 if deadline == 0:
-                    deadline = nanoseconds() + max(TURN_NS // (1 + waiting), SHARE_NS)
-                elif nanoseconds() > deadline and not self.reads_always:
+                    deadline = worked() + max(TURN_NS // (1 + self.leftover.count()), SHARE_NS)
+                elif worked() > deadline and not self.reads_always:
                     break
         self.balance(status != FRAME_PARTIAL)
         return taken
@@ -263,7 +279,6 @@ cdef class Conn:
 
     cdef int balance(self, bint more) except -1:
         """Read on, or not; come back for whole frames that wait in `rest` when this turn had enough of them."""
-        global waiting
         cdef bint stuck = self.writing_paused and not self.reads_always
         cdef bint pause = stuck or more or self.deaf
         if pause == self.reading_paused and not more:
@@ -278,17 +293,14 @@ cdef class Conn:
                 self.transport.resume_reading()
         if more and not stuck and not self.deaf and not self.resume_planned:
             self.resume_planned = True
-            waiting += 1
-            self.loop.call_soon(self.go_on)
+            self.leftover.add(self)
         return 0
 
     def go_on(self):
         """The next turn for frames that had to wait."""
-        global waiting
         cdef bytearray own = self.rest
         cdef Py_ssize_t taken
         self.resume_planned = False
-        waiting -= 1
         if self.closed or self.transport.is_closing():
             return
         if self.choked() and not self.writing_paused:

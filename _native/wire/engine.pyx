@@ -29,8 +29,8 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef enum:
     EVENTS_MAX = 64
-    LOOK_AT_THE_CLOCK = 8                 # sockets between two looks
-    PASS_NS = 1000000
+    LOOK_AT_THE_CLOCK = 4                 # sockets between two looks
+    PASS_NS = 2000000
     BACKLOG_KEPT = 65536                  # one that grew larger is given back when it is empty
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from firearrow.broker import crowding
-from firearrow.broker.crowding import RESERVED_MAX, connections_max, heaviest, silent
+from firearrow.broker.crowding import RESERVED_MAX, connections_max, heaviest, silent, unsent_bytes
 from firearrow.broker.server import Server
 
 
@@ -94,3 +94,12 @@ def test_the_silent_make_room(monkeypatch: pytest.MonkeyPatch, engine: bool) -> 
             writer.close()
 
     serve(work, engine=engine)
+
+
+def test_what_waits_in_the_kernel_is_shared() -> None:
+    assert unsent_bytes(0) == crowding.UNSENT_BYTES_MAX
+    few = crowding.UNSENT_BYTES // crowding.UNSENT_BYTES_MAX
+    assert unsent_bytes(few - 1) == crowding.UNSENT_BYTES_MAX
+    assert unsent_bytes(few) < crowding.UNSENT_BYTES_MAX
+    many = crowding.UNSENT_BYTES // crowding.UNSENT_BYTES_MIN
+    assert unsent_bytes(many - 1) == unsent_bytes(many) == unsent_bytes(1 << 20) == crowding.UNSENT_BYTES_MIN

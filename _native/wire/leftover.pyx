@@ -1,0 +1,54 @@
+"""Leftover: connections that go on later, a slice of time in each turn of the loop (see leftover.pxd)."""
+
+from collections import deque
+
+from libc.stdint cimport int64_t
+from libc.time cimport time_t
+
+cdef extern from "<time.h>" nogil:
+    enum: CLOCK_MONOTONIC
+    struct timespec:
+        time_t tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec *now)
+
+cdef enum:
+    SLICE_NS = 1000000
+
+
+cdef int64_t nanoseconds() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <int64_t> now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef class Leftover:
+    def __init__(self, loop):
+        self.loop = loop
+        self.conns = deque()
+
+    cdef Py_ssize_t count(self):
+        return len(self.conns)
+
+    cdef int add(self, conn) except -1:
+        """It goes on behind those that wait: `conn.go_on()` once."""
+        self.conns.append(conn)
+        if not self.planned:
+            self.planned = True
+            self.loop.call_soon(self.run)
+        return 0
+
+    def run(self):
+        cdef int64_t deadline = nanoseconds() + SLICE_NS
+        cdef Py_ssize_t left = len(self.conns)
+        self.planned = False
+        try:
+            while left > 0:
+                left -= 1
+                self.conns.popleft().go_on()
+                if nanoseconds() > deadline:
+                    break
+        finally:
+            if self.conns and not self.planned:
+                self.planned = True
+                self.loop.call_soon(self.run)
