@@ -5,6 +5,7 @@ bench/results.ndjson, which `bench.report` shows.
 """
 
 import argparse
+import os
 import re
 import shutil
 import signal
@@ -87,16 +88,29 @@ def readable(symbol: str) -> str:
 
 @contextmanager
 def sampled(server: Server, file: Path) -> Iterator[None]:
+    """Entered once perf has said that it samples."""
     pids = ",".join(str(process.pid) for process in server.processes)
+    orders, order = os.pipe()
+    answer, answers = os.pipe()
     command = ["perf", "record", "-q", "-F", str(HERTZ), "-e", "cpu-clock", "-p", pids, "-o", str(file)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as perf:
+    command += ["-D", "-1", "--control", f"fd:{orders},{answers}"]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=(orders, answers)
+    ) as perf:
+        os.close(orders)
+        os.close(answers)
         try:
+            os.write(order, b"enable\n")
+            if not os.read(answer, 16).startswith(b"ack"):
+                raise RuntimeError(
+                    f"perf does not sample: {perf.communicate(timeout=30)[1].decode().strip()}"
+                )
             yield
         finally:
             perf.send_signal(signal.SIGINT)
-            complaint = perf.communicate(timeout=30)[1].decode()
-    if not file.exists():
-        raise RuntimeError(f"perf recorded nothing: {complaint.strip()}")
+            perf.communicate(timeout=30)
+            os.close(order)
+            os.close(answer)
 
 
 def times(server: Server) -> tuple[int, int]:
@@ -117,6 +131,24 @@ def loaded(row: Row, server: Server, seconds: float, part: float) -> float:
     return (server.cpu_s() - before) / messages * 1e6
 
 
+def has_perf() -> bool:
+    """It is there and may sample."""
+    if shutil.which("perf") is None:
+        return False
+    with tempfile.NamedTemporaryFile() as file:
+        command = ["perf", "record", "-q", "-e", "cpu-clock", "-o", file.name, "--", "true"]
+        return subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0
+
+
+def coarse(row: Row, server: Server, seconds: float, part: float) -> Profile:
+    """Kernel and the rest, by the clock ticks in /proc."""
+    before = times(server)
+    cpu_us = loaded(row, server, seconds, part)
+    user, system = (now - then for now, then in zip(times(server), before, strict=True))
+    whole = max(user + system, 1)
+    return Profile(row.name, cpu_us, whole, {"kernel": system / whole, "not kernel": user / whole})
+
+
 def profiled(row: Row, seconds: float, part: float, folder: Path) -> Profile:
     name = server_of(row.ours)
     with ExitStack() as stack:
@@ -124,12 +156,8 @@ def profiled(row: Row, seconds: float, part: float, folder: Path) -> Profile:
         if row.prepare is not None:
             row.prepare(server, part)
         stack.enter_context(row.entered(row.ours, server, part))
-        if shutil.which("perf") is None:
-            user, system = times(server)
-            cpu_us = loaded(row, server, seconds, part)
-            user, system = times(server)[0] - user, times(server)[1] - system
-            whole = max(user + system, 1)
-            return Profile(row.name, cpu_us, whole, {"kernel": system / whole, "not kernel": user / whole})
+        if not has_perf():
+            return coarse(row, server, seconds, part)
         file = folder / "perf.data"
         with sampled(server, file):
             cpu_us = loaded(row, server, seconds, part)

@@ -1,6 +1,7 @@
 """The report says what the results say: reached, not reached, not measured; BENCHMARKS.md is the newest of them."""
 
 import json
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
@@ -109,6 +110,22 @@ def test_a_profile_has_shares_by_group_module_and_symbol(file: Path) -> None:
     page = report.page(results.read(file))
     assert "5.00 us a message: kernel 40%" in page
     assert "with all else free it would be 2.00 us" in page
+
+
+@pytest.mark.parametrize("perf", [True, False])
+def test_a_row_is_profiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], perf: bool
+) -> None:
+    if missing := [tool for tool in ("cc", "taskset") if shutil.which(tool) is None]:
+        pytest.skip(f"the bench needs {missing}")
+    if perf and not profile.has_perf():
+        pytest.skip("perf is not there, or may not sample")
+    monkeypatch.setattr(profile, "has_perf", lambda: perf)
+    [made] = profile.main(["hot features", "--seconds", "0.2", "--part", "0.01", "--no-record"])
+    assert sum(made.groups.values()) == pytest.approx(1, abs=0.01)
+    assert made.groups["kernel"] > 0
+    assert bool(made.top) == perf
+    assert capsys.readouterr().out.startswith(f"{made.row}: {made.cpu_us:.2f} us a message: ")
 
 
 def test_a_profile_of_nothing_is_an_error() -> None:
