@@ -17,7 +17,7 @@ from pathlib import Path
 
 from firearrow.broker.upkeep.backup import Wanted, backup
 from firearrow.broker.upkeep.records import Choice, records
-from firearrow.broker.upkeep.verify import verify
+from firearrow.broker.upkeep.verify import Checks, verify
 from tests.process.requests import send
 from tests.process.running import Broker
 
@@ -121,6 +121,8 @@ def one_round(folder: Path, rng: random.Random, copies: int, most: int = 700) ->
                 made, verified = backup(str(root), target, wanted)
                 assert verified is not None
                 assert verified.clean, verified.findings
+                live = verify(str(root), Checks(jobs=1))
+                assert live.clean, live.findings
                 shared += made.linked + made.kept
                 taken.append((known, Path(shutil.copytree(target, folder / f"restored{number}"))))
             if rng.random() < 0.5:

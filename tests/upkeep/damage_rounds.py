@@ -80,7 +80,7 @@ def damage(root: Path, rng: random.Random) -> list[str]:
 
 
 def readable(root: Path) -> list[bytes]:
-    """Bodies of messages in the log, sorted. The last record is cut at the open if its properties end in a zero byte."""
+    """Bodies of messages in the log, sorted, but for a last one whose properties end in a zero byte: it is torn."""
     said: list[str] = []
     found = records(str(root), Choice(), said.append)
     wanted = (each for each in found if (each.topic, each.queue_id) in QUEUES)
