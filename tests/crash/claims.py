@@ -6,13 +6,15 @@ follows the marks: how far the log was acknowledged until now.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from firearrow._native.store.record import decode
 from tests.crash.recording import Kind, Op
 
 Queue = tuple[str, int]
+BLANK = bytes.fromhex("cbd43194")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Truth:
         truth = Truth()
         bases: dict[int, int] = {}
         put: list[dict[str, Any]] = []
+        is_derived = False
         for op in ops:
             if op.kind == Kind.CREATE and op.names[0].startswith("commitlog/"):
                 bases[op.file] = int(op.names[0].rpartition("/")[2])
@@ -53,6 +56,10 @@ class Truth:
                     truth.options = {name: value for name, value in mark.items() if name != "what"}
                 elif mark["what"] == "putting":
                     put.append(mark)
+                elif mark["what"] == "derived":
+                    is_derived = True
+        if is_derived:
+            put = list(truth._derived())
         for mark in put:
             truth._add(mark)
         return truth
@@ -61,6 +68,19 @@ class Truth:
         if len(self.log) < at + len(data):
             self.log += bytes(at + len(data) - len(self.log))
         self.log[at : at + len(data)] = data
+
+    def _derived(self) -> Iterator[dict[str, Any]]:
+        """What the log itself says was put."""
+        at = 0
+        while at + 8 <= len(self.log) and (size := int.from_bytes(self.log[at : at + 4], "big")):
+            if self.log[at + 4 : at + 8] != BLANK:
+                record = decode(bytes(self.log[at : at + size]))
+                key = dict(
+                    part.split("\x01") for part in record.properties_bytes.decode().split("\x02") if part
+                )
+                place = {"topic": record.topic, "queue": record.queue_id, "entry": record.queue_offset}
+                yield {**place, "at": at, "key": key.get("KEYS", "")}
+            at += size
 
     def _add(self, mark: dict[str, Any]) -> None:
         at = mark["at"]
@@ -106,6 +126,8 @@ class Claims:
                 self.written = max(self.written, mark["end"])
             case "synced":
                 self.synced = max(self.synced, mark["end"])
+            case "acknowledged":  # the record that begins there is on the disk, whole
+                self.written = self.synced = max(self.synced, mark["at"] + 1)
             case "dropping":
                 self.lowest_max += mark["most"] * self.segment_bytes
             case "dropped":

@@ -94,6 +94,7 @@ class Judge:
         found = {
             record.key: store.query(record.topic, record.key, 32, 0, NEVER_MS)[0]
             for record in self._truth.records
+            if record.key
         }
         content = self._log_bytes(root, low)
         return Snapshot(low, end, hashlib.md5(content).hexdigest(), queues, found)
@@ -148,7 +149,7 @@ class Judge:
         for record in self._truth.records:
             there = seen.low <= record.at and record.end <= seen.end
             wanted = [bytes(self._truth.log[record.at : record.end])] if there else []
-            if seen.found[record.key] != wanted:
+            if record.key and seen.found[record.key] != wanted:
                 faults.append(
                     f"key {record.key} of {record.at} finds {len(seen.found[record.key])} records, not {len(wanted)}"
                 )

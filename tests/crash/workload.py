@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.crash.marks import Marks
 from tests.crash.progress import GROUP, Keeper
+from tests.crash.whole import whole_broker
 from tests.crash.writer import Options, Writer
 
 SMALL: Options = {
@@ -129,7 +130,16 @@ def progress(root: Path, mark: Marks, draw: random.Random) -> None:
 Script = Callable[[Path, Marks, random.Random], None]
 WORKLOADS: dict[str, Script] = {
     script.__name__: script
-    for script in (group_commit, async_flush, pages, retention, restarts, config_files, progress)
+    for script in (
+        group_commit,
+        async_flush,
+        pages,
+        retention,
+        restarts,
+        config_files,
+        progress,
+        whole_broker,
+    )
 }
 
 
