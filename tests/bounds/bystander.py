@@ -5,6 +5,7 @@ Its own thread and connections. What was acknowledged is read again at the end: 
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.process.connection import Connection
@@ -18,9 +19,13 @@ GREET_EVERY = 25
 @dataclass
 class Bystander:
     address: tuple[str, int]
+    worked_s: Callable[[], float] = lambda: 0.0
+    """How much the broker has worked so far: on a busy machine it waits for others itself."""
     topic: str = "Bystander"
     sent: int = 0
     waits_s: list[float] = field(default_factory=list)
+    works_s: list[float] = field(default_factory=list)
+    """How much the broker worked meanwhile, for us and for others."""
     greeting_s: list[float] = field(default_factory=list)
     """How long a new connection took until its first answer."""
 
@@ -48,6 +53,9 @@ class Bystander:
     def worst_s(self, since: int) -> float:
         return max(self.waits_s[since:], default=0.0)
 
+    def worst_work_s(self, since: int) -> float:
+        return max(self.works_s[since:], default=0.0)
+
     def usual_s(self, since: int) -> float:
         """The 99th percentile."""
         waits = sorted(self.waits_s[since:])
@@ -68,7 +76,7 @@ class Bystander:
     def _run(self) -> None:
         try:
             while not self._stop.wait(REST_S):
-                self._timed(self._connection, self.waits_s)
+                self._round()
                 if self.sent % GREET_EVERY == 0:
                     begun = time.monotonic()
                     with Connection(self.address) as fresh:
@@ -77,12 +85,13 @@ class Bystander:
         except BaseException as fault:
             self._fault = fault
 
-    def _timed(self, connection: Connection, waits: list[float]) -> None:
-        begun = time.monotonic()
-        answer = send(connection, self.topic, b"%d" % self.sent)
+    def _round(self) -> None:
+        begun, worked = time.monotonic(), self.worked_s()
+        answer = send(self._connection, self.topic, b"%d" % self.sent)
         assert answer.code == 0, answer.remark
-        got = pull(connection, self.topic, self.sent)
+        got = pull(self._connection, self.topic, self.sent)
         assert got.code == 0, got.remark
         assert next(records(got.body)).body == b"%d" % self.sent
-        waits.append(time.monotonic() - begun)
+        self.works_s.append(self.worked_s() - worked)
+        self.waits_s.append(time.monotonic() - begun)
         self.sent += 1

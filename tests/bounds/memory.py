@@ -1,4 +1,7 @@
-"""Watched: the anonymous memory of a process now, and its peak since it was asked for last. A thread of its own."""
+"""What a process takes: work, memory. Watched: its anonymous memory now, and the peak since it was asked for last.
+
+A thread of its own.
+"""
 
 import re
 import threading
@@ -12,6 +15,11 @@ def anonymous_kib(pid: int) -> int:
     if found is None:
         raise ProcessLookupError(f"process {pid} is gone")
     return int(found[1])
+
+
+def worked_s(pid: int) -> float:
+    """Seconds that the process's first thread was on a core."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 class Watched:

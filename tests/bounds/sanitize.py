@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("_native", "broker", "client", "spark_tools", "tests", "setup.py", "pyproject.toml", "README.md")
 BUILT = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "recorded", "node_modules")
 OPTIONS = {
-    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",  # the interpreter keeps what it has to its end
+    # the interpreter keeps what it has to its end
+    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16",
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "PYTHONMALLOC": "malloc",
 }
