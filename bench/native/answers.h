@@ -9,8 +9,10 @@
 
 typedef struct {
     const char *name;
-    size_t seen;                              /* where the last one was */
+    size_t length, seen;                      /* of the name · where the last one was */
 } Member;
+
+#define MEMBER(name) { name, sizeof(name) - 1, 0 }
 
 typedef struct {
     const unsigned char *header, *body;
@@ -37,7 +39,7 @@ static inline long take_answer(const unsigned char *at, size_t available, size_t
 /* The number behind `"name":` or `"name":"`; -1 without one. */
 static inline int64_t number_of(Member *member, const unsigned char *header, size_t bytes)
 {
-    size_t length = strlen(member->name), at = member->seen;
+    size_t length = member->length, at = member->seen;
     if (at + length > bytes || memcmp(header + at, member->name, length)) {
         const unsigned char *found = memmem(header, bytes, member->name, length);
         if (!found) return -1;

@@ -36,8 +36,8 @@ static const char *group, *topic;
 static unsigned char *seen;                   /* a bit for each number */
 static int64_t last_arrival;
 static Latency latency;
-static Member code = { "\"code\":", 0 }, opaque = { "\"opaque\":", 0 };
-static Member told_offset = { "\"queueOffset\":\"", 0 }, next_offset = { "\"nextBeginOffset\":\"", 0 };
+static Member code = MEMBER("\"code\":"), opaque = MEMBER("\"opaque\":");
+static Member told_offset = MEMBER("\"queueOffset\":\""), next_offset = MEMBER("\"nextBeginOffset\":\"");
 
 static void ask(Role *producer, int64_t at)
 {

@@ -16,7 +16,7 @@ typedef struct {
     int queue, opaque;
 } Idler;
 
-static Member code = { "\"code\":", 0 }, opaque = { "\"opaque\":", 0 };
+static Member code = MEMBER("\"code\":"), opaque = MEMBER("\"opaque\":");
 
 static void wait_again(int epoll, Idler *idler, char **words)
 {

@@ -35,7 +35,7 @@ static uint64_t answered_bytes;
 static const char *fault;
 static Latency latency;
 static Connection *connections;
-static Member code = { "\"code\":", 0 }, opaque = { "\"opaque\":", 0 }, queue_offset = { "\"queueOffset\":\"", 0 };
+static Member code = MEMBER("\"code\":"), opaque = MEMBER("\"opaque\":"), queue_offset = MEMBER("\"queueOffset\":\"");
 
 static uint64_t mixed(uint64_t number) { return number * 0x9E3779B97F4A7C15u ^ number >> 7; }
 
