@@ -6,9 +6,10 @@ with what they have in hand.
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Self, TypeVar
 
@@ -31,7 +32,6 @@ class ProcessLane:
         self._quiet = quiet
         self._alone = self.jobs == 1 or log_bytes < ALONE_BYTES
         self._pool: ProcessPoolExecutor | None = None
-        self._stack = ExitStack()
 
     def __call__(
         self, step: str, work: Callable[[T], R], tasks: Sequence[T], weights: Sequence[int]
@@ -47,8 +47,9 @@ class ProcessLane:
         if self._alone or len(tasks) < 2:
             return map(work, tasks)
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.jobs, get_context("spawn"), _leave_interrupts_to_the_first)
-        return self._pool.map(work, tasks)
+            self._pool = ProcessPoolExecutor(self.jobs, get_context("spawn"))
+        with interrupts_ignored():
+            return self._pool.map(work, tasks)
 
     def __enter__(self) -> Self:
         return self
@@ -58,5 +59,14 @@ class ProcessLane:
             self._pool.shutdown(cancel_futures=True)
 
 
-def _leave_interrupts_to_the_first() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """A process that is started meanwhile leaves Ctrl-C to the first one, from its first moment on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

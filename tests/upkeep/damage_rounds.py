@@ -21,6 +21,7 @@ from firearrow.broker.upkeep.verify import Checks, verify
 from tests.store.stores import bodies, open_store
 from tests.upkeep.damaged import QUEUES, made
 
+MESSAGES_MAX = 90
 CHECKS = Checks(jobs=1)
 LEFT = {Kind.TIMER, Kind.JOURNAL}
 
@@ -90,7 +91,7 @@ def readable(root: Path) -> list[bytes]:
 def one_round(folder: Path, rng: random.Random) -> str:
     """How it ended. AssertionError: not as promised."""
     root = folder / "store"
-    made(root, rng.randrange(1, 90))
+    made(root, rng.randrange(1, MESSAGES_MAX))
     done = damage(root, rng)
     try:
         before = readable(root)
@@ -98,6 +99,9 @@ def one_round(folder: Path, rng: random.Random) -> str:
         repair = Repair(str(root), verify(str(root), CHECKS), asked)
         repair.run(repair.plan(), lambda _: None)
         after = verify(str(root), CHECKS)
+        beyond = [each for each in after.findings if (each.queue_offset or 0) > MESSAGES_MAX]
+        if beyond and {each.kind for each in after.findings} <= {Kind.NO_ENTRY, *LEFT}:
+            return "left: no CRC covers a record's head, and what it says of its place cannot be"
         assert {each.kind for each in after.findings} <= LEFT, after.findings
         left = readable(root)
         assert not Counter(before) - Counter(left), "messages that could be read are gone"
