@@ -220,7 +220,7 @@ cdef class KeyIndex:
         self.files = []
 
     cdef int make_room(self, int64_t entries) except -1:
-        """Disk blocks for so many entries from now on, in the file that is filled and in the next one. OSError."""
+        """Disk blocks and memory for so many entries from now on, in the file that is filled and in the next one. OSError."""
         cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None
         cdef int64_t left = file.entries_max - file.count() if file is not None else 0
         if file is not None and left > 0:
@@ -228,7 +228,7 @@ cdef class KeyIndex:
         if entries > left:
             if self.spare is None:
                 self.spare = <IndexFile> self.make_file(file)
-            self.spare.reserve(1 + min(entries - left, self.entries_max - 1))
+            self.spare.reserve(self.spare.count() + min(entries - left, self.entries_max - 1))
         return 0
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1:
@@ -290,6 +290,7 @@ cdef class KeyIndex:
             _, _, begin_physical, _, _, count = file.header
             if count > 1 and begin_physical < physical_offset:
                 if file.take_back(physical_offset):
+                    self.dirty = (<IndexFile> file).dirty = True
                     return physical_offset
                 physical_offset = begin_physical
             self.files.pop()
@@ -320,5 +321,5 @@ cdef class KeyIndex:
                         self.dirty = file.dirty = True
                         raise OSError(-status, os.strerror(-status), file.file.path)
         if self.named:
-            self.named = False
             sync_folder(self.folder)
+            self.named = False

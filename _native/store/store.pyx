@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 QUEUE_ID_MAX = 65535
-NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)   # of the process; says nothing of the disk
 DELAY_LEVELS_MS = tuple(
     1000 * seconds
     for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -297,13 +297,14 @@ cdef class MessageStore(StoreCleaning):
     def sync(self):
         try:
             return self.log.sync(self.log.written)
-        except OSError:
-            self.stop_taking()
+        except OSError as error:
+            self.doubt_disk(error)
             raise
 
-    def stop_taking(self):
-        self.broken = True  # a sync failed: what the disk holds is in doubt, also to the next open
-        pagecache.mark(self.root)
+    def doubt_disk(self, error):
+        if error.errno not in EXHAUSTED:  # what the disk holds is in doubt, also to the next open
+            self.broken = True
+            pagecache.mark(self.root)
 
     def confirm(self, int64_t physical_offset):
         if physical_offset > self.confirmed:
@@ -336,8 +337,7 @@ cdef class MessageStore(StoreCleaning):
             if self.index is not None:
                 self.index.sync()
         except OSError as error:
-            if error.errno not in NO_DESCRIPTOR:
-                self.stop_taking()
+            self.doubt_disk(error)
             raise
         return newest, written
 

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.faults.kinds import FINAL, PASSING, Fault, heal
+from tests.faults.kinds import ENDING, FINAL, PASSING, Fault, heal
 from tests.faults.shim import Shim
 from tests.faults.tally import Tally, until
 from tests.process.connection import Connection
@@ -81,7 +81,7 @@ class FaultRounds:
         if self._draw.random() < 0.3:
             self._put(self._draw.choice(FINAL), broker, shim)
         if self._draw.random() < 0.5:  # the end comes in the middle of a fault
-            self._put(self._draw.choice(PASSING), broker, shim)
+            self._put(self._draw.choice(ENDING), broker, shim)
 
     def _put(self, fault: Fault, broker: Broker, shim: Shim) -> None:
         time.sleep(self._draw.uniform(0.01, 0.1))
