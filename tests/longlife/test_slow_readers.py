@@ -109,6 +109,7 @@ def test_the_python_client_goes_on_at_the_new_first_message(broker: FastBroker) 
     assert offsets == list(range(low, high))
 
 
+@pytest.mark.interop
 def test_the_java_client_goes_on_at_the_new_first_message(broker: FastBroker, tmp_path: Path) -> None:
     need(lambda: java_class_path("client5"))
     with Driver("java5", broker.name_server, tmp_path / "java") as client, broker.connect() as peer:

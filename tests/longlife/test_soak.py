@@ -6,7 +6,7 @@ from tests.longlife.soak import Plan, Soak
 
 
 def test_a_broker_that_lives_fast_keeps_its_promises(tmp_path: Path) -> None:
-    summary = Soak(tmp_path, Plan(4, seed=7, warm_s=1), lambda line: None).run()
+    summary = Soak(tmp_path, Plan(3, seed=7, warm_s=0.5), lambda line: None).run()
     assert summary["wrong"] == []
     assert summary["verified"]
     assert summary["segments rolled"] > 10  # type: ignore[operator]
