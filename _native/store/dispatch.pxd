@@ -29,6 +29,7 @@ cdef class Dispatch:
     cdef readonly Mappings mappings        # of all queues' files
     cdef KeyIndex index                    # None where messages are not indexed
     cdef Comparison comparison             # None but while queues are compared with the whole log
+    cdef list recent                       # of a recovery: name, ConsumeQueue, … by a hash of both names
     cdef int64_t gaps, begun               # of a recovery: places that no record was for · queues that began behind place 0
     cdef tuple delay_levels_ms
     cdef bint lmq                          # records may name light queues that get an entry, too
@@ -48,8 +49,9 @@ cdef class Dispatch:
     cdef int confirm(self, int64_t physical_offset) noexcept
     cdef int recovered(self, const RecordView *view, int64_t indexed) except -1
     cdef int restore(
-        self, bytes topic, int32_t queue_id, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
+        self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1
+    cdef ConsumeQueue queue_named(self, const Text *topic, int32_t queue_id)
     cdef void lost(self, int64_t length) noexcept
     cdef int take_hashes(self, const Text *topic, const Properties *properties) except -1
     cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size, Py_ssize_t hashes_before) except -1

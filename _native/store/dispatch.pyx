@@ -24,6 +24,9 @@ QUEUE_ID_MAX = 65535
 LMQ_PREFIX = b"%LMQ%"
 LIGHT = os.fsdecode(LMQ_PREFIX)
 
+cdef enum:
+    RECENT = 4096
+
 
 def is_file_name(bytes name not None):
     """Whether a topic may be a folder's name: what a record says is not believed."""
@@ -254,20 +257,27 @@ cdef class Dispatch:
 
     def sync(self):
         """Bring the entries of all queues to disk, and the names of their files; another thread may call it. OSError."""
-        folders = set()
-        for queue in list(self.queues.values()):
-            if queue.sync():
-                folders.update((queue.folder, os.path.dirname(queue.folder), self.folder))
-        for folder in sorted(folders, reverse=True):
-            try:
-                sync_folder(folder)
-            except FileNotFoundError:
-                pass  # its topic was deleted meanwhile
+        cdef ConsumeQueue queue
+        named = []
+        try:
+            for queue in list(self.queues.values()):
+                if queue.sync():
+                    named.append(queue)
+            folders = {queue.folder for queue in named}
+            topics = {os.path.dirname(folder) for folder in folders}
+            for folder in [*folders, *topics, *[self.folder][: len(named)]]:
+                if os.path.isdir(folder):  # or its topic was deleted meanwhile
+                    sync_folder(folder)
+        except OSError:
+            for queue in named:
+                queue.named = True
+            raise
 
     def forget(self, bytes topic not None):
         """Delete the queues of a topic; nothing of them is staged. How many."""
         cdef Py_ssize_t n
         self.forgotten += 1
+        self.recent = None
         gone = [key for key in self.queues if key[0] == topic]
         for key in gone:
             queue = self.queues[key]
@@ -290,11 +300,14 @@ cdef class Dispatch:
         cdef Properties properties
         cdef Py_ssize_t n
         cdef int transaction = view.sys_flag & SYS_TRANSACTION
-        cdef bytes topic = PyBytes_FromStringAndSize(<const char *> view.topic.at, view.topic.length)
+        cdef int64_t tags_code
+        cdef ConsumeQueue queue = None
         scan_properties(&view.properties, &properties)
-        if transaction != SYS_PREPARED and transaction != SYS_ROLLBACK and is_file_name(topic) and 0 <= view.queue_id <= QUEUE_ID_MAX:
+        if transaction != SYS_PREPARED and transaction != SYS_ROLLBACK:
+            queue = self.queue_named(&view.topic, view.queue_id)
+        if queue is not None:
             tags_code = self.tags_code_of(&view.topic, &properties, view.store_time)
-            self.restore(topic, view.queue_id, view.queue_offset, view.physical_offset, view.size, tags_code)
+            self.restore(queue, view.queue_offset, view.physical_offset, view.size, tags_code)
             if self.lmq and properties.multi_offsets.length and allows_multi(&view.topic):
                 self.restore_multi(view, &properties, tags_code)
         if self.index is not None and transaction != SYS_ROLLBACK and view.physical_offset > indexed:
@@ -305,11 +318,27 @@ cdef class Dispatch:
             self.hashes_count = 0
         return 0
 
+    cdef ConsumeQueue queue_named(self, const Text *topic, int32_t queue_id):
+        """The queue of a record that recovery found, made if need be; None if its names cannot be those of one. The last
+        ones are remembered by a hash of their names: a log of many small records asks for millions."""
+        cdef unsigned int place = <unsigned int> java_hash_more(queue_id, topic.at, topic.length) % RECENT
+        cdef bytes name
+        if self.recent is None:
+            self.recent = [None] * (2 * RECENT)
+        name = <bytes> self.recent[2 * place]
+        if name is not None and len(name) == topic.length and memcmp(<const char *> name, topic.at, topic.length) == 0:
+            if (<ConsumeQueue> self.recent[2 * place + 1]).queue_id == queue_id:
+                return <ConsumeQueue> self.recent[2 * place + 1]
+        name = PyBytes_FromStringAndSize(<const char *> topic.at, topic.length)
+        if not is_file_name(name) or not 0 <= queue_id <= QUEUE_ID_MAX:
+            return None
+        self.recent[2 * place], self.recent[2 * place + 1] = name, self.queue_of(name, queue_id, True)
+        return <ConsumeQueue> self.recent[2 * place + 1]
+
     cdef int restore(
-        self, bytes topic, int32_t queue_id, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
+        self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1:
         """Put one entry at its place unless it is there. A gap before it is noted: queues must be compared then. OSError."""
-        cdef ConsumeQueue queue = self.queue_of(topic, queue_id, True)
         if self.comparison is not None:
             self.comparison.place(queue, entry, physical_offset, size, tags_code)
             return 0
@@ -336,7 +365,7 @@ cdef class Dispatch:
     cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1:
         for name, entry in multi_entries(properties):
             queue_id = 0 if name.startswith(LMQ_PREFIX) else view.queue_id
-            self.restore(name, queue_id, entry, view.physical_offset, view.size, tags_code)
+            self.restore(self.queue_of(name, queue_id, True), entry, view.physical_offset, view.size, tags_code)
         return 0
 
     # ---- what a record's properties say ----

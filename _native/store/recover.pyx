@@ -142,6 +142,7 @@ def recover(
     if dispatch.comparison is not None:
         dispatch.comparison.finish(list(dispatch.queues.values()))
         dispatch.comparison = None
+    dispatch.recent = None
     for queue in dispatch.queues.values():
         queue.truncate(end)
         queue.correct_min(log.min_offset)
