@@ -20,6 +20,8 @@ READY = re.compile(
     r"store (?P<store>.+), (?P<topics>\d+) topics, (?P<seconds>[\d.]+) s"
 )
 LOG_CHARS_SHOWN = 2000
+KILLED_S = 60
+"""A process that is killed amid a sync ends when the disk has answered."""
 
 
 class LocalBrokerError(RuntimeError):
@@ -92,7 +94,7 @@ class LocalBroker:
         """An end without warning; nothing is flushed."""
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(KILLED_S)
         if self.process.stdout is not None:
             self.process.stdout.close()
 

@@ -8,8 +8,6 @@ from firearrow.client.local_broker import LocalBroker, LocalBrokerError
 from tests.interop.peers import address
 from tests.process.connection import Connection
 
-DISK_S = 60
-
 
 class KilledBroker(LocalBroker):
     """On one store and on the same ports from start to start."""
@@ -39,12 +37,6 @@ class KilledBroker(LocalBroker):
             given_up.set()
             killer.join()
             self.kill()
-
-    def kill(self) -> None:
-        """As the base does; a process that is killed amid a sync ends when the disk has answered."""
-        self.process.kill()
-        self.process.wait(DISK_S)
-        super().kill()
 
     def connect(self) -> Connection:
         return Connection(address(self.address))
