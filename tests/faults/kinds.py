@@ -72,8 +72,8 @@ def derived_sync(draw: random.Random, broker: Broker, shim: Shim) -> None:
 PASSING: tuple[Fault, ...] = (
     full_disk, some_writes, read_only, config_files, file_size, descriptors, memory, clock,
 )  # fmt: skip
-ENDING = tuple(fault for fault in PASSING if fault is not memory)
-"""A stop under these ends with a sentence; without memory it ends as it can."""
+ENDING = tuple(fault for fault in PASSING if fault not in (memory, descriptors))
+"""A stop under these ends with a sentence; without memory or descriptors it ends as it can."""
 FINAL: tuple[Fault, ...] = (log_sync, derived_sync)
 """After these nothing is taken until a new start."""
 

@@ -57,7 +57,7 @@ def test_those_who_are_connected_are_served(tmp_path: Path, way: tuple[str, ...]
             tally.check(another)
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH"])
 def test_what_cannot_be_opened_is_refused_alone(tmp_path: Path, flush: str) -> None:
     """A new queue's file, the next segment; files of the background wait, and nothing ends the taking for good."""
     tally, segments = Tally(), ("--set", "mappedFileSizeCommitLog=65536", "--set", f"flushDiskType={flush}")

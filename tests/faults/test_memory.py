@@ -37,7 +37,7 @@ def address_space(broker: Broker) -> int:
     return pages * resource.getpagesize()
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH"])
 def test_a_large_request_without_memory_for_it(tmp_path: Path, flush: str) -> None:
     tally = Tally()
     args = (*SMALL, "--set", f"flushDiskType={flush}")
