@@ -1,0 +1,51 @@
+"""How full a disk is, in Apache's figures, and at which ratio what follows."""
+
+import os
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from firearrow.broker.disk_space import DiskUse, Pressure, measured, pressure, used_share
+from firearrow.broker.options import Options
+
+About = namedtuple("About", "f_blocks f_bfree f_bavail")  # noqa: PYI024 (a stand-in for what the system tells)
+
+
+@pytest.mark.parametrize(
+    ("about", "share"),
+    [
+        (About(1000, 100, 50), 0.95),
+        (About(1000, 500, 500), 0.50),
+        (About(1000, 499, 499), 0.51),
+        (About(1000, 1000, 1000), 0.0),
+        (About(1000, 0, 0), 1.0),
+        (About(0, 0, 0), 0.0),
+    ],
+)
+def test_a_share_is_of_what_may_be_used_and_rounded_up(
+    about: About, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda folder: about)
+    assert used_share("/") == share
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        measured(str(tmp_path / "commitlog"), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("log", "queues", "level"),
+    [
+        (0.75, 0.75, Pressure.NONE),
+        (0.76, 0.1, Pressure.RECLAIM),
+        (0.85, 0.1, Pressure.RECLAIM),
+        (0.1, 0.86, Pressure.FORCE),
+        (0.90, 0.90, Pressure.FORCE),
+        (0.91, 0.1, Pressure.FULL),
+        (0.1, 1.0, Pressure.FULL),
+    ],
+)
+def test_the_fuller_disk_says_what_follows(log: float, queues: float, level: Pressure) -> None:
+    assert pressure(DiskUse(log, queues, queues), Options()) is level
