@@ -1,15 +1,21 @@
 """How full a disk is, in Apache's figures, and at which ratio what follows."""
 
 import os
-from collections import namedtuple
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from firearrow.broker.disk_space import DiskUse, Pressure, measured, pressure, used_share
 from firearrow.broker.options import Options
 
-About = namedtuple("About", "f_blocks f_bfree f_bavail")  # noqa: PYI024 (a stand-in for what the system tells)
+
+class About(NamedTuple):
+    """What the system tells of a file system."""
+
+    f_blocks: int
+    f_bfree: int
+    f_bavail: int
 
 
 @pytest.mark.parametrize(
