@@ -39,8 +39,11 @@ class Counter:
         self.day: array[int] | None = None
 
     def kept(self, ring: "array[int] | None", now_ms: int, samples_max: int) -> "array[int]":
-        """The ring with one more sample, the oldest gone if there are too many."""
-        ring = array("q") if ring is None else ring
+        """The ring with one more sample, the oldest gone if there are too many. All three share their first sample."""
+        if ring is None and self.minute is not None:
+            return self.minute  # made a moment ago, with this very sample
+        if ring is None or len(ring) == 3:
+            ring = array("q", ring or ())
         ring.append(now_ms)
         ring.append(self.value)
         ring.append(self.times)
