@@ -160,7 +160,8 @@ def class_path(folder: Path) -> str:
 
 
 def apache(folder: Path, jars: str, *settings: str) -> Server:
-    """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone."""
+    """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone. Its send queue may be long and
+    wait long, else it refuses under these loads."""
     home, port, naming = folder / "apache", free_port(), free_port()
     (home / "conf").mkdir(parents=True)
     conf = {
@@ -168,6 +169,7 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
         "brokerIP1": "127.0.0.1", "namesrvAddr": f"127.0.0.1:{naming}", "storePathRootDir": str(home / "store"),
         "storePathCommitLog": str(home / "store" / "commitlog"), "autoCreateTopicEnable": "true",
         "waitTimeMillsInSendQueue": "100000", "osPageCacheBusyTimeOutMills": "100000",
+        "sendThreadPoolQueueCapacity": "1000000",
     }  # fmt: skip
     conf |= dict(setting.split("=", 1) for setting in settings)
     (home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))

@@ -98,7 +98,7 @@ static void take_pull(Role *consumer, const Answer *answer, int64_t now)
 static void take_receipt(Role *producer, const Answer *answer)
 {
     int64_t told = number_of(&code, answer->header, answer->header_bytes);
-    if (told != 0) give_up("a send is answered with code %ld", (long) told);
+    if (told != 0) give_up("a send is answered with code %ld: %.*s", (long) told, (int) answer->header_bytes, answer->header);
     int64_t number = number_of(&opaque, answer->header, answer->header_bytes);
     if (number < 1 || number > request_count) give_up("an opaque that was never sent");
     note_offset(requests[number - 1].lane, number_of(&told_offset, answer->header, answer->header_bytes));
