@@ -16,9 +16,12 @@ PASSIVELY = "CONSUME_PASSIVELY"
 LANGUAGES: dict[int, str] = {int(language): language.name for language in LanguageCode}
 MEMBERSHIPS_PER_PEER_MAX = 10_000
 GROUPS_MAX = 200_000
+MEMBERSHIPS_MAX = 1_000_000
 COMPENSATIONS_MAX = 10_000
 SUBSCRIPTIONS_WEIGHT_MAX = 3_000_000
 """Of all groups together, in hundreds of bytes."""
+COMPENSATIONS_WEIGHT_MAX = 1_000_000
+"""Of what pulls said, likewise."""
 
 
 class ClientsFull(Exception):
@@ -107,6 +110,8 @@ class ClientTable:
         self._askers: dict[str, Peer] = {}
         self._asks_as: dict[Peer, str] = {}
         self._compensations: dict[tuple[str, str], Compensation] = {}
+        self._compensated = 0
+        self._memberships = 0
 
     # --- looking ---
 
@@ -161,7 +166,7 @@ class ClientTable:
             self.broadcasting.discard(group)
         before = online.members.get(member.peer)
         online.members[member.peer] = member
-        self._consumes[member.peer].add(group)
+        self._join(self._consumes, member.peer, group)
         return before is None
 
     def subscribe(self, group: str, subscription: Subscription) -> bool:
@@ -202,7 +207,7 @@ class ClientTable:
         """ClientsFull."""
         self._admit(self._produces, member.peer, group, len(self._producers), group in self._producers)
         self._producers.setdefault(group, {})[member.peer] = member
-        self._produces[member.peer].add(group)
+        self._join(self._produces, member.peer, group)
         self._forget_asker(member.peer)
         self._asks_as[member.peer] = member.client_id
         self._askers[member.client_id] = member.peer
@@ -210,9 +215,14 @@ class ClientTable:
     def compensate(self, group: str, subscription: Subscription) -> None:
         """A pull of a group without heartbeat carried its subscription."""
         key = (group, subscription.topic)
-        if key not in self._compensations and len(self._compensations) >= COMPENSATIONS_MAX:
-            del self._compensations[next(iter(self._compensations))]
+        self._forget_compensation(key)
+        room = COMPENSATIONS_WEIGHT_MAX - subscription.weight
+        while self._compensations and (
+            len(self._compensations) >= COMPENSATIONS_MAX or self._compensated > room
+        ):
+            self._forget_compensation(next(iter(self._compensations)))
         self._compensations[key] = Compensation(subscription, self._clock.monotonic_ms())
+        self._compensated += subscription.weight
 
     # --- leaving ---
 
@@ -226,7 +236,7 @@ class ClientTable:
             self._subscribed()
             self.broadcasting.discard(group)
             self._weight -= sum(subscription.weight for subscription in online.subscriptions.values())
-        _forget(self._consumes, peer, group)
+        self._leave(self._consumes, peer, group)
         return True
 
     def leave_producer(self, group: str, peer: Peer) -> bool:
@@ -235,7 +245,7 @@ class ClientTable:
             return False
         if not members:
             del self._producers[group]
-        _forget(self._produces, peer, group)
+        self._leave(self._produces, peer, group)
         if peer not in self._produces:
             self._forget_asker(peer)
         return True
@@ -259,8 +269,13 @@ class ClientTable:
             silent.update((peer, None) for peer, member in members.items() if member.seen_ms < oldest)
         oldest = now - self._subscription_expired_ms
         for key in [key for key, entry in self._compensations.items() if entry.seen_ms < oldest]:
-            del self._compensations[key]
+            self._forget_compensation(key)
         return list(silent)
+
+    def _forget_compensation(self, key: tuple[str, str]) -> None:
+        gone = self._compensations.pop(key, None)
+        if gone is not None:
+            self._compensated -= gone.subscription.weight
 
     def _forget_asker(self, peer: Peer) -> None:
         client_id = self._asks_as.pop(peer, None)
@@ -268,16 +283,21 @@ class ClientTable:
             del self._askers[client_id]
 
     def _admit(self, by_peer: dict[Peer, set[str]], peer: Peer, group: str, groups: int, known: bool) -> None:
-        mine = by_peer.get(peer)
-        if mine is None:
-            mine = by_peer[peer] = set()
+        mine = by_peer.get(peer, set())
         if group not in mine and len(mine) >= self._memberships_max:
             raise ClientsFull(f"a connection may be in {self._memberships_max} groups")
+        if group not in mine and self._memberships >= MEMBERSHIPS_MAX:
+            raise ClientsFull(f"{self._memberships} memberships in groups are all there may be")
         if not known and groups >= GROUPS_MAX:
             raise ClientsFull(f"{groups} groups are online, at most {GROUPS_MAX}")
 
+    def _join(self, by_peer: dict[Peer, set[str]], peer: Peer, group: str) -> None:
+        mine = by_peer.setdefault(peer, set())
+        self._memberships += group not in mine
+        mine.add(group)
 
-def _forget(by_peer: dict[Peer, set[str]], peer: Peer, group: str) -> None:
-    by_peer[peer].discard(group)
-    if not by_peer[peer]:
-        del by_peer[peer]
+    def _leave(self, by_peer: dict[Peer, set[str]], peer: Peer, group: str) -> None:
+        self._memberships -= group in by_peer[peer]
+        by_peer[peer].discard(group)
+        if not by_peer[peer]:
+            del by_peer[peer]

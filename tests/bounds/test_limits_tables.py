@@ -147,6 +147,33 @@ def test_groups_that_are_online(monkeypatch: pytest.MonkeyPatch) -> None:
         table.note_producer(group, member(peer))
     with pytest.raises(ClientsFull, match="at most 2"):
         table.note_producer("C", member(peer))
+    refused = RecordedPeer()
+    with pytest.raises(ClientsFull, match="at most 2"):
+        table.note_producer("C", member(refused))
+    assert refused not in table._produces  # nothing is kept of one that was refused
+
+
+def test_memberships_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "MEMBERSHIPS_MAX", 2)
+    table, first, second = ClientTable(CLOCK), RecordedPeer(), RecordedPeer()
+    for peer in (first, second, first):
+        table.note_producer("A", member(peer))
+    with pytest.raises(ClientsFull, match="2 memberships"):
+        table.note_producer("A", member(RecordedPeer()))
+    table.leave_all(first)
+    table.note_producer("A", member(RecordedPeer()))
+
+
+def test_weight_of_what_pulls_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = Subscription("T").weight
+    monkeypatch.setattr(clients, "COMPENSATIONS_WEIGHT_MAX", 2 * weight)
+    table = ClientTable(CLOCK)
+    for group in ("A", "B", "B"):
+        table.compensate(group, Subscription("T"))
+    assert table.subscription("A", "T") == table.subscription("B", "T") == Subscription("T")
+    table.compensate("C", Subscription("T"))
+    assert table.subscription("A", "T") is None
+    assert table.subscription("B", "T") == table.subscription("C", "T") == Subscription("T")
 
 
 def test_weight_of_subscriptions() -> None:
