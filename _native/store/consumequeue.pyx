@@ -394,7 +394,7 @@ cdef class ConsumeQueue:
                 continue
             status = sync_file(file)
             if status < 0 and not file.closing:
-                self.dirty = True
+                self.dirty, self.named = True, named or self.named
                 raise OSError(-status, os.strerror(-status), file.path)
         self.synced_entry = end
         return named

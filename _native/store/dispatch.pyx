@@ -16,7 +16,7 @@ from firearrow._native.store.record cimport Properties, RecordView, Text, scan_p
 
 from firearrow._native.store.names import make_folder, sync_folder
 from firearrow._native.store.places import PutRefused, PutStatus
-from firearrow._native.store.rolled import foreign_size, mended_files, named_files
+from firearrow._native.store.rolled import mended_queues
 
 ENTRY_MAX = 1 << 56
 MULTI_DIGITS_MAX = 12
@@ -89,30 +89,11 @@ cdef class Dispatch:
 
     def load(self, mending not None):
         """Open every queue that has a folder, mended. StoreForeign: all queue files have another size. OSError."""
-        found = []
         make_folder(self.folder)
-        for topic in sorted(os.listdir(self.folder)):
-            path = os.path.join(self.folder, topic)
-            if not os.path.isdir(path):
-                mending.tell(f"{path} is no queue: left where it is")
-                continue
-            for child in sorted(os.listdir(path)):
-                folder = os.path.join(path, child)
-                if child.isdecimal() and str(int(child)) == child and int(child) <= QUEUE_ID_MAX and os.path.isdir(folder):
-                    found.append((topic, int(child), folder))
-        self.refuse_size([named_files(folder) for _, _, folder in found])
-        for topic, queue_id, folder in found:
-            mended_files(folder, self.queue_file_bytes, mending, head=None)
+        for topic, queue_id, folder in mended_queues(self.folder, self.queue_file_bytes, QUEUE_ID_MAX, mending):
             queue = ConsumeQueue.open(folder, topic, queue_id, self.queue_file_bytes, self.mappings)
             self.queues[os.fsencode(topic), queue_id] = queue
             self.lights += topic.startswith(LIGHT)
-
-    def refuse_size(self, rows):
-        """Files that all have the same other size are not damaged, the store was made so."""
-        paths = [path for files in rows for _, path in files]
-        sizes = {os.path.getsize(path) for path in paths}
-        if len(paths) > 1 and len(sizes) == 1 and not sizes & {0, self.queue_file_bytes}:
-            raise foreign_size(paths[0], self.queue_file_bytes, "mappedFileSizeConsumeQueue")
 
     @property
     def is_indexed(self):
@@ -263,9 +244,7 @@ cdef class Dispatch:
             for queue in list(self.queues.values()):
                 if queue.sync():
                     named.append(queue)
-            folders = {queue.folder for queue in named}
-            topics = {os.path.dirname(folder) for folder in folders}
-            for folder in [*folders, *topics, *[self.folder][: len(named)]]:
+            for folder in {f for queue in named for f in (queue.folder, os.path.dirname(queue.folder), self.folder)}:
                 if os.path.isdir(folder):  # or its topic was deleted meanwhile
                     sync_folder(folder)
         except OSError:

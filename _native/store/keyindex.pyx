@@ -321,5 +321,9 @@ cdef class KeyIndex:
                         self.dirty = file.dirty = True
                         raise OSError(-status, os.strerror(-status), file.file.path)
         if self.named:
-            sync_folder(self.folder)
-            self.named = False
+            self.named = False  # first: a file that is made meanwhile sets it again
+            try:
+                sync_folder(self.folder)
+            except OSError:
+                self.named = True
+                raise
