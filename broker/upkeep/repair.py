@@ -237,7 +237,13 @@ class Repair:
         """Readers step over blanks; a rebuilt queue has such, too. Each round learns of those that were not listed."""
         for _ in range(ROUNDS_MAX):
             now = verify(str(self._root), Checks(crc=False, index=False, jobs=1))
-            lost = [each for each in now.findings if each.kind is Kind.LOST_RECORD]
+            log = now.seen.log
+            lost = [
+                each
+                for each in now.findings
+                if each.kind is Kind.LOST_RECORD
+                or (each.kind is Kind.QUEUE_ORDER and not log.start <= (each.physical_offset or 0) < log.end)
+            ]
             for each in lost:
                 self._blank_run(each)
             if not lost:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from firearrow._native.audit.findings import Finding
+from firearrow.broker.upkeep.dump import printable
 from firearrow.broker.upkeep.meaning import MEANINGS
 from firearrow.broker.upkeep.verify import Verified
 
@@ -16,7 +17,7 @@ SHOWN_MAX = 50
 
 def print_json(value: object) -> None:
     """One line on stdout."""
-    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.buffer.write(orjson.dumps(_utf8(value), option=orjson.OPT_APPEND_NEWLINE))
     sys.stdout.buffer.flush()
 
 
@@ -41,6 +42,15 @@ def _finding(each: Finding) -> Mapping[str, Any]:
     return {**each.as_row(), "means": meaning.text, "repair": meaning.repair}
 
 
+def _utf8(value: object) -> object:
+    """The same in text that is such: the name of a damaged topic's folder may be none."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {_utf8(key): _utf8(each) for key, each in value.items()}
+    return [_utf8(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def show(verified: Verified) -> None:
     """Counts, notes, then each finding: what, where, what it means, what repair would do."""
     seen, numbers = verified.seen, verified.seen.numbers
@@ -52,7 +62,7 @@ def show(verified: Verified) -> None:
         print(f"  note: {note}")
     for each in verified.findings[:SHOWN_MAX]:
         meaning = MEANINGS[each.kind]
-        print(f"  {each.kind}: {each.file} at {each.position}: {each.text}")
+        print(printable(f"  {each.kind}: {each.file} at {each.position}: {each.text}"))
         print(f"      {meaning.text}; {meaning.repair}")
     more = len(verified.findings) - SHOWN_MAX
     if more > 0:

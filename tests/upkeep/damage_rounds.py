@@ -99,7 +99,11 @@ def one_round(folder: Path, rng: random.Random) -> str:
         repair = Repair(str(root), verify(str(root), CHECKS), asked)
         repair.run(repair.plan(), lambda _: None)
         after = verify(str(root), CHECKS)
-        beyond = [each for each in after.findings if (each.queue_offset or 0) > MESSAGES_MAX]
+        beyond = [
+            each
+            for each in after.findings
+            if (each.queue_offset or 0) > MESSAGES_MAX or "\ufffd" in (each.topic or "")
+        ]
         if beyond and {each.kind for each in after.findings} <= {Kind.NO_ENTRY, *LEFT}:
             return "left: no CRC covers a record's head, and what it says of its place cannot be"
         assert {each.kind for each in after.findings} <= LEFT, after.findings

@@ -1,5 +1,6 @@
 """`verify`: clean stores are clean, each damage is named with its file and place, and nothing is ever written."""
 
+import os
 import random
 import subprocess
 import sys
@@ -123,6 +124,20 @@ def test_the_command_tells_programs_all(root: Path) -> None:
     text = run("verify", root)
     assert text.code == 1
     assert f"bad CRC: {root / LOG_0} at {places[3]}" in text.out
+
+
+def test_a_folder_whose_name_is_no_text_is_told(root: Path) -> None:
+    made(root)
+    odd = root / "consumequeue" / os.fsdecode(b"Orde\x9bs") / "1"
+    odd.mkdir(parents=True)
+    entry = (1 << 40).to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8)
+    (odd / f"{0:020d}").write_bytes(entry.ljust(200, b"\0"))
+    [finding] = run("verify", root, "--json").told["findings"]
+    assert finding["kind"] == "queue entry without record"
+    assert "Orde\ufffds" in finding["file"]
+    assert "Orde·s" in run("verify", root).out
+    assert run("stat", root, "--json").code == 0
+    assert run("stat", root).code == 0
 
 
 def test_wrong_folders_are_one_sentence(tmp_path: Path) -> None:
