@@ -168,3 +168,32 @@ def _without_gaps(found: Files, folder: str, file_bytes: int, mending: Mending, 
             after += file_bytes
         whole.append((position, path))
     return whole
+
+
+def mended_queues(
+    folder: str, file_bytes: int, queue_id_max: int, mending: Mending
+) -> list[tuple[str, int, str]]:
+    """(topic, queue, folder) of every queue below `consumequeue`, its files mended. OSError; StoreForeign: all files
+    have the same other size, so the store was made with it."""
+    found = []
+    for topic in sorted(os.listdir(folder)):
+        path = os.path.join(folder, topic)
+        if not os.path.isdir(path):
+            mending.tell(f"{path} is no queue: left where it is")
+            continue
+        for name in sorted(os.listdir(path)):
+            queue = os.path.join(path, name)
+            if (
+                name.isdecimal()
+                and str(int(name)) == name
+                and int(name) <= queue_id_max
+                and os.path.isdir(queue)
+            ):
+                found.append((topic, int(name), queue))
+    files = [path for _, _, queue in found for _, path in named_files(queue)]
+    sizes = {os.path.getsize(path) for path in files}
+    if len(files) > 1 and len(sizes) == 1 and not sizes & {0, file_bytes}:
+        raise foreign_size(files[0], file_bytes, "mappedFileSizeConsumeQueue")
+    for _, _, queue in found:
+        mended_files(queue, file_bytes, mending, head=None)
+    return found
