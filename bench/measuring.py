@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.rows import Found, Row, Sample, figures, server_of
+from bench.load import LoadError
+from bench.rows import OURS, Found, Row, Sample, figures, server_of
 from bench.servers import Server
 
 DISTURBED = 0.12
@@ -78,7 +79,7 @@ def prepared(chosen: list[Row], peers: Mapping[str, Server], part: float) -> Non
 
 
 def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: float) -> dict[str, Found]:
-    """Row → server → figures, medians of the rounds."""
+    """Row → server → figures, medians of the rounds. A peer that fails is left out of the row; LoadError: we failed."""
     found: dict[str, dict[str, list[Sample]]] = {
         row.name: {name: [] for name in row.work if server_of(name) in peers} for row in chosen
     }
@@ -88,6 +89,12 @@ def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: 
         for row, name in plan:
             line = f"round {number + 1}/{rounds}: {row.name}, {name}"
             print(f"\r{line:79}", end="", file=sys.stderr, flush=True)
-            found[row.name][name].append(sample(row, name, peers[server_of(name)], part))
+            try:
+                found[row.name][name].append(sample(row, name, peers[server_of(name)], part))
+            except LoadError as error:
+                if server_of(name).startswith(OURS):
+                    raise
+                print(f"\n{row.name} goes on without {name}: {error}", file=sys.stderr)
+                del found[row.name][name]
     print(file=sys.stderr)
     return {row: {name: figures(samples) for name, samples in of.items()} for row, of in found.items()}

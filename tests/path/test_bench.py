@@ -11,10 +11,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from bench import compare, flow, frames, load, servers
+from bench import compare, flow, frames, load, results, rows, servers
 from bench.load import LoadError
+from bench.measuring import measured
 from bench.programs import ROOT
-from bench.rows import server_of
+from bench.rows import Row, server_of
+from bench.servers import Server
 from tests.path.false_broker import FalseBroker, Lie, answer, record
 
 SENDS = [frames.send_frame(0, bytes(16), n + 1) for n in range(2)]
@@ -43,6 +45,23 @@ def test_micro_benchmarks_and_whole_broker_runs_hold_what_they_assert() -> None:
     command += ["bench/test_structures.py", "bench/test_broker.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+
+
+def test_a_peer_that_fails_is_left_out_and_we_are_not() -> None:
+    def work(server: Server, part: float) -> load.Load:
+        raise LoadError("refused")
+
+    def done(server: Server, part: float) -> load.Load:
+        return load.Load(8, 1.0, 8, 0, 1, 2, 3, 4)
+
+    peers = {name: Server(name, ("127.0.0.1", 1), 0) for name in ("firearrow", "apache")}
+    row = Row("r", "firearrow", {"firearrow": done, "apache": work}, (rows.of("apache", 1),))
+    found = measured(peers, [row], 2, 1)
+    assert found["r"]["firearrow"].rate == 8
+    assert list(found["r"]) == ["firearrow"]
+    assert results.row_told(row, found["r"]).goals == ()
+    with pytest.raises(LoadError, match="refused"):
+        measured(peers, [Row("r", "firearrow", {"firearrow": work, "apache": done}, ())], 1, 1)
 
 
 def test_a_refused_connection_is_an_error() -> None:
