@@ -18,7 +18,7 @@ BUILT = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "recorded", "node_m
 OPTIONS = {
     # the interpreter keeps what it has to its end
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16",
-    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "PYTHONMALLOC": "malloc",
 }
 FOUND = ("AddressSanitizer", "runtime error:")
