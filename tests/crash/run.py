@@ -13,6 +13,8 @@ from tests.crash.sweep import Failure, Sweep
 from tests.crash.workload import WORKLOADS
 
 TOLD_MAX = 10
+SWEEP_STATES_MAX = 600
+"""Of one recording; then the next one, and in the next round another seed."""
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class Run:
 
     def run(self, names: list[str]) -> Summary:
         began = time.monotonic()
-        share = self._states / len(names)
+        share = min(self._states / len(names), SWEEP_STATES_MAX)
         while self.summary.states < self._states and time.monotonic() < self._until:
             for name in names:
                 self._sweep(name, self._seed + self.summary.rounds, share)
