@@ -21,6 +21,8 @@ RULE = struct.Struct("<iiqqq224s")
 RULES_MAX = 8
 FAILED_AT = 24
 NO_END = -1
+BUILT = tempfile.TemporaryDirectory(prefix="firearrow-shim-")
+"""Gone with the process."""
 
 
 class Call(IntEnum):
@@ -84,11 +86,9 @@ def library() -> Path:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or os.uname().sysname != "Linux":
         pytest.skip("needs Linux and a C compiler for the preloaded faults")
-    built = Path(tempfile.gettempdir()) / f"firearrow-shim-{os.getpid()}.so"
+    built = Path(BUILT.name) / "shim.so"
     source = Path(__file__).with_name("shim.c")
     subprocess.run(
         [compiler, "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", built, source, "-ldl"], check=True
     )
-    loaded = built.with_suffix(".loaded")
-    built.rename(loaded)
-    return loaded
+    return built
