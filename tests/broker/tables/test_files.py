@@ -1,4 +1,4 @@
-"""ConfigFile: whatever a crash leaves, a whole state is loaded or the start is refused."""
+"""ConfigFile: whatever a crash leaves, a whole state is loaded, or none, and what is damaged is kept."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +47,7 @@ def test_the_backup_stands_in(tmp_path: Path, main: bytes | None) -> None:
         path.write_bytes(main)
     assert load(path) == (True, [b"{1}"])
     if main:
-        assert (tmp_path / "topics.json.damaged").read_bytes() == main
+        assert (tmp_path / "topics.json.damaged-1").read_bytes() == main
     ConfigFile(path).write(b"{2}")
     assert load(path) == (True, [b"{2}"])
 
@@ -55,7 +55,7 @@ def test_the_backup_stands_in(tmp_path: Path, main: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("main", "backup"), [(b"torn", b"torn"), (b"torn", None), (b"torn", b""), (None, b"torn")]
 )
-def test_damage_without_a_stand_in_refuses_the_start_and_touches_nothing(
+def test_damage_without_a_stand_in_begins_empty_and_keeps_both(
     tmp_path: Path, main: bytes | None, backup: bytes | None
 ) -> None:
     path = tmp_path / "topics.json"
@@ -63,10 +63,18 @@ def test_damage_without_a_stand_in_refuses_the_start_and_touches_nothing(
     for file, text in texts.items():
         if text is not None:
             file.write_bytes(text)
-    with pytest.raises(StartError, match="repair one of them"):
-        load(path)
+    assert load(path) == (False, [])
     for file, text in texts.items():
-        assert (file.read_bytes() if file.exists() else None) == text
+        kept = Path(f"{file}.damaged-1")
+        assert (kept.read_bytes() if kept.exists() else None) == text
+        assert not file.exists()
+
+
+def test_a_file_that_may_not_be_read_refuses_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "topics.json"
+    path.mkdir()
+    with pytest.raises(StartError, match="give the broker access"):
+        load(path)
 
 
 def test_a_write_that_fails_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
