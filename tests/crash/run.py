@@ -8,7 +8,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.crash import apache, folder, recording
+from tests.crash import folder, recording
+from tests.crash.apache import Compared, compare
 from tests.crash.sweep import Failure, Sweep
 from tests.crash.workload import WORKLOADS
 
@@ -28,7 +29,7 @@ class Summary:
     seconds: float = 0.0
     by_workload: dict[str, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-    apache: apache.Compared | None = None
+    apache: Compared | None = None
 
 
 class Run:
@@ -70,7 +71,7 @@ class Run:
     def compare(self, name: str, count: int) -> None:
         """`count` states of a workload are opened by Apache's broker, too."""
         ops = recording.record(self._library, self._room / "recorded", name, self._seed)
-        compared = apache.compare(ops, name, self._seed, count, self._room)
+        compared = compare(ops, name, self._seed, count, self._room)
         self.summary.apache = compared
         self.summary.failed += len(compared.differences)
         print(f"Apache: {compared}", flush=True)

@@ -1,5 +1,8 @@
 """Power cuts at the steps of a store's life, a few of each: `python -m tests.crash` tries as many as one likes."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,3 +27,12 @@ def test_nothing_acknowledged_is_lost_and_nothing_else_appears(name: str, librar
         tally = Sweep(name, 1, ops, room, STATES / len(ops), seconds=SECONDS).run()
     assert not tally.failures, "\n".join(map(str, tally.failures))
     assert tally.states >= STATES // 4
+
+
+def test_the_long_run_tells_what_it_tried(tmp_path: Path) -> None:
+    summary = tmp_path / "summary.json"
+    asked = ["--states", "15", "--seed", "3", "--workload", "config_files", "--json", str(summary)]
+    subprocess.run([sys.executable, "-m", "tests.crash", *asked], check=True, timeout=60)
+    told = json.loads(summary.read_text())
+    assert told["states"] == told["by_workload"]["config_files"] > 10
+    assert (told["failed"], told["failures"]) == (0, [])
