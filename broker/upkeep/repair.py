@@ -199,7 +199,7 @@ class Repair:
             if queues in path.parents:
                 plan.steps.append(Step(f"{path} is taken away", partial(self.removed.move, path)))
         if kinds & INDEX_DAMAGE:
-            for path in sorted((self._root / "index").iterdir()):
+            for path in sorted((self._root / "index").glob("*")):
                 plan.steps.append(Step(f"{path} is taken away", partial(self.removed.move, path)))
 
     def _build(self) -> None:
