@@ -304,8 +304,10 @@ class PullHandler:
         return self._holds.add(Held(queue, peer, deadline_ms, wants, again, lightened(request)))
 
     def _has_news(self, pull: Pull, tags: frozenset[int] | None) -> bool:
-        """Whether a second pass would find a message, or has far to move on."""
+        """Whether a second pass would find a message, has far to move on, or is at an offset that is gone."""
         behind = self._store.max_offset(pull.topic, pull.queue_id) - pull.queue_offset
+        if pull.queue_offset < self._store.min_offset(pull.topic, pull.queue_id):
+            return True
         if tags is None or not 0 < behind <= ENTRIES_CHECKED:
             return behind != 0
         entries = self._store.entries(pull.topic, pull.queue_id, pull.queue_offset, behind)
