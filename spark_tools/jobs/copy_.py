@@ -8,6 +8,7 @@ because a copy.py would stand before Python's own when one of these files is run
 import re
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ cli = program()
 Option = typer.Option
 LOOK_S = 1
 STOP_S = 20.0
+COMMIT_S = 10.0
 """How long a micro-batch that is under way may go on when the job is told to end; its marks keep what it has done."""
 EVERY_MAX_S = 86400
 
@@ -219,7 +221,15 @@ def follow(copying: Copying, query: "StreamingQuery", quiet: bool) -> None:
             print(f"copy: {copying}, {lag(progress)}", file=sys.stderr, flush=True)
         if copying.stopping:
             copying.stop(STOP_S)
+            let_commit(query)
             query.stop()
+
+
+def let_commit(query: "StreamingQuery") -> None:
+    """A micro-batch that is at the target is noted by Spark, too, or the next run would count it again."""
+    until = time.monotonic() + COMMIT_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+        time.sleep(LOOK_S / 10)
 
 
 @contextmanager
