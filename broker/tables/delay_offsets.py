@@ -11,10 +11,13 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.unknown import VERSION, UnknownMembers
 
 VERSION_STEP = 200
 """Deliveries between two moves of the version (delayOffsetUpdateVersionStep)."""
 LEVEL_MAX = 1 << 16
+FILE = {"dataVersion": VERSION, "offsetTable": None}
+"""The members that we know."""
 
 
 class DelayOffsets:
@@ -23,6 +26,7 @@ class DelayOffsets:
         self._changed = changed
         self._table: dict[int, int] = {}
         self._moves = 0
+        self._unknown = UnknownMembers("delayOffset.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def get(self, level: int) -> int:
@@ -42,7 +46,7 @@ class DelayOffsets:
         return {"dataVersion": self.version.to_object(), "offsetTable": dict(self._table)}
 
     def to_json(self) -> bytes:
-        return pretty(self.to_object())
+        return pretty(self._unknown.into(self.to_object()))
 
     def load(self, text: bytes) -> None:
         """Take the file's offsets for ours. ValueError: nothing was taken."""
@@ -50,6 +54,7 @@ class DelayOffsets:
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table = reading.members_or_none(of.get("offsetTable"), "offsetTable")
         self._table = {_level(level): reading.whole(offset, "offsetTable") for level, offset in table.items()}
+        self._unknown.take(of)
         self.version = version
 
 

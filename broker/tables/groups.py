@@ -12,10 +12,13 @@ from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.attributes import GROUP_ATTRIBUTES, altered
 from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.unknown import EACH, VERSION, UnknownMembers
 
 RETRY_QUEUES_MAX = 4096
 RETRY_TIMES_MAX = 1 << 20
 FORBIDDEN_MAX = 100_000
+FILE_DEPTH = 3
+"""Levels of the file above what is kept of a group as it came."""
 READ_FORBIDDEN_BIT = 1
 """Bit of the forbidden mask: the group may not read the topic."""
 
@@ -71,6 +74,8 @@ class GroupConfig:
         of = reading.members(value, "group config")
         subscriptions = of.get("subscriptionDataSet")
         policy = reading.members_or_none(of.get("groupRetryPolicy"), "groupRetryPolicy")
+        for name, kept in (("groupRetryPolicy", policy), ("subscriptionDataSet", subscriptions)):
+            reading.size(kept, name, FILE_DEPTH)
         return GroupConfig(
             name=reading.text(of, "groupName"),
             consume_enable=reading.boolean(of, "consumeEnable", True),
@@ -94,6 +99,14 @@ class GroupConfig:
         )
 
 
+FILE = {
+    "dataVersion": VERSION,
+    "forbiddenTable": None,
+    "subscriptionGroupTable": {EACH: dict.fromkeys(GroupConfig("", subscriptions=[]).to_object())},
+}
+"""The members that we know."""
+
+
 class GroupTable:
     """The predefined groups exist from the beginning. Every change bumps `version`."""
 
@@ -111,6 +124,7 @@ class GroupTable:
         self._groups_max = groups_max
         self._table = {name: GroupConfig(name) for name in names.PREDEFINED_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}
+        self._unknown = UnknownMembers("subscriptionGroup.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def __len__(self) -> int:
@@ -148,6 +162,7 @@ class GroupTable:
         self._forbidden.pop(name, None)
         if self._table.pop(name, None) is None:
             return False
+        self._unknown.forget("subscriptionGroupTable", name)
         self._note([name])
         return True
 
@@ -189,7 +204,7 @@ class GroupTable:
         }
 
     def to_json(self) -> bytes:
-        return pretty(self.to_object())
+        return pretty(self._unknown.into(self.to_object()))
 
     def load(self, text: bytes) -> None:
         """Saved groups go over the predefined ones. ValueError: nothing was taken."""
@@ -205,6 +220,7 @@ class GroupTable:
         }
         self._table |= {config.name: config for config in map(GroupConfig.from_object, table.values())}
         self._forbidden = masks
+        self._unknown.take(of)
         self.version = version
 
     def _merged(self, wanted: GroupConfig) -> GroupConfig:

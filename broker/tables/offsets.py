@@ -10,7 +10,13 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.unknown import VERSION, UnknownMembers
 
+FILE = {
+    "dataVersion": VERSION,
+    **dict.fromkeys(("groupTopicMap", "lmqOffsetTable", "offsetTable", "pullOffsetTable")),
+}
+"""The members that we know."""
 QUEUE_ID_MAX = 65_535
 Offsets = dict[int, int]
 Noted = Callable[[str, int, int, int], None]
@@ -58,6 +64,7 @@ class ConsumerOffsets:
         self._pulls: dict[str, Offsets] = {}
         self._pull_count = 0
         self._lights = lights
+        self._unknown = UnknownMembers("consumerOffset.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def __len__(self) -> int:
@@ -171,7 +178,7 @@ class ConsumerOffsets:
         return members
 
     def to_json(self) -> bytes:
-        return pretty(self.to_object())
+        return pretty(self._unknown.into(self.to_object()))
 
     def load(self, text: bytes) -> None:
         """Take the file's offsets for ours. ValueError: nothing was taken."""
@@ -186,6 +193,7 @@ class ConsumerOffsets:
         for (group, topic), queues in table.items():
             self._index(group, topic)[f"{topic}@{group}"] = queues
             self._count += len(queues)
+        self._unknown.take(of)
         self.version = version
 
     def restore(self, key: str, queue_id: int, queue_offset: int) -> None:

@@ -6,6 +6,10 @@ As lenient as Java: numbers may come as text, booleans as text, a missing or nul
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
+from firearrow._native.wire.loose_json import DEPTH_MAX
+
 Members = Mapping[Any, Any]
 
 INT_MAX = (1 << 31) - 1
@@ -76,6 +80,28 @@ def whole(value: object, what: str) -> int:
     ):
         return int(value)
     raise ValueError(f"{what} is no number")
+
+
+def size(value: object, what: str, depth: int = 0) -> int:
+    """Bytes of its text in a file, `depth` levels down. ValueError when it would be read, but never be written again,
+    or written in a form that is not strict, in which a long file is not read.
+    """
+    level = [value]
+    for _ in range(DEPTH_MAX - depth + 1):
+        level = [
+            item
+            for one in level
+            if isinstance(one, dict | list)
+            for item in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            break
+    else:
+        raise ValueError(f"{what} is nested deeper than {DEPTH_MAX - depth}")
+    try:
+        return len(orjson.dumps(value))
+    except TypeError as error:
+        raise ValueError(f"{what} cannot be written ({error})") from None
 
 
 def texts(value: object, what: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.tables import reading
+from firearrow.broker.tables.unknown import EACH, UnknownMembers
 
 PULL, POP = "PULL", "POP"
 MODES_MAX = 100_000
@@ -49,11 +50,16 @@ class RequestMode:
         )
 
 
+FILE = {"messageRequestModeMap": {EACH: {EACH: dict.fromkeys(RequestMode("", "", PULL, 0).to_object())}}}
+"""The members that we know."""
+
+
 class RequestModes:
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._changed = changed
         self._table: dict[str, dict[str, RequestMode]] = {}
         self._count = 0
+        self._unknown = UnknownMembers("messageRequestMode.json", FILE)
 
     def get(self, topic: str, group: str) -> RequestMode | None:
         return self._table.get(topic, {}).get(group)
@@ -72,7 +78,7 @@ class RequestModes:
         }
 
     def to_json(self) -> bytes:
-        return pretty(self.to_object())
+        return pretty(self._unknown.into(self.to_object()))
 
     def load(self, text: bytes) -> None:
         """Take the file's modes for ours. ValueError: nothing was taken."""
@@ -83,6 +89,7 @@ class RequestModes:
             for mode in reading.members(modes, "messageRequestModeMap").values():
                 fresh._put(RequestMode.from_object(mode))
         self._table, self._count = fresh._table, fresh._count
+        self._unknown.take(of)
 
     def _put(self, mode: RequestMode) -> None:
         known = self.get(mode.topic, mode.group)

@@ -11,6 +11,7 @@ from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.attributes import TOPIC_ATTRIBUTES, altered
 from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.unknown import EACH, VERSION, UnknownMembers
 
 Changed = Callable[[Collection[str]], None]
 """Hears which names of a table are new, other or gone."""
@@ -73,6 +74,10 @@ class TopicConfig:
         )
 
 
+FILE = {"dataVersion": VERSION, "topicConfigTable": {EACH: dict.fromkeys(TopicConfig("").to_object())}}
+"""The members that we know."""
+
+
 class TopicTable:
     """Start-up topics exist from the beginning; a loaded file goes over them. Each change bumps `version`."""
 
@@ -120,6 +125,7 @@ class TopicTable:
             own.append(TopicConfig(names.TIMER_TOPIC, 1, 1))
         self._table = {config.name: config for config in own}
         self._own = frozenset(self._table)
+        self._unknown = UnknownMembers("topics.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def __len__(self) -> int:
@@ -198,6 +204,7 @@ class TopicTable:
     def delete(self, name: str) -> bool:
         if self._table.pop(name, None) is None:
             return False
+        self._unknown.forget("topicConfigTable", name)
         self._note([name])
         return True
 
@@ -209,7 +216,7 @@ class TopicTable:
         }
 
     def to_json(self) -> bytes:
-        return pretty(self.to_object())
+        return pretty(self._unknown.into(self.to_object()))
 
     def load(self, text: bytes) -> None:
         """Saved topics go over the start-up ones. ValueError: nothing was taken."""
@@ -217,6 +224,7 @@ class TopicTable:
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table = reading.members_or_none(of.get("topicConfigTable"), "topicConfigTable")
         self._table |= {config.name: config for config in map(TopicConfig.from_object, table.values())}
+        self._unknown.take(of)
         self.version = version
 
     def _merged(self, wanted: TopicConfig) -> TopicConfig:

@@ -11,6 +11,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.life.pop.receipts import mark_of
 from firearrow.broker.tables import reading
+from firearrow.broker.tables.unknown import EACH, EACH_NUMBER, UnknownMembers
 
 FORGET_MS = 24 * 3_600_000
 QUEUES_MAX = 200_000
@@ -90,6 +91,13 @@ class Order:
         )
 
 
+FILE = {
+    **dict.fromkeys(("orderInfoCount", "orderedConsumptionLevel")),
+    "table": {EACH: {EACH_NUMBER: dict.fromkeys(Order(0, 0, [0], "", 0, visible={0: 0}).to_object())}},
+}
+"""The members that we know."""
+
+
 class ConsumerOrders:
     """At most `queues_max` queues of groups; past them the one that was used longest ago is forgotten.
 
@@ -109,6 +117,7 @@ class ConsumerOrders:
         self._free_at = free_at
         self._queues_max = queues_max
         self._table: dict[tuple[str, str, int], Order] = {}
+        self._unknown = UnknownMembers("consumerOrderInfo.json", FILE)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -136,11 +145,11 @@ class ConsumerOrders:
         key = topic, group, queue_id
         attempt = None if attempt is None else attempt[:ATTEMPT_CHARS_MAX]
         order = Order(pop_ms, invisible_ms, offsets[:OFFSETS_MAX], attempt, self._clock.now_ms())
-        before = self._table.pop(key, None)
+        before = self._drop(key)
         if before is not None:
             order.count_again(before)
         elif len(self._table) >= self._queues_max:
-            del self._table[next(iter(self._table))]
+            self._drop(next(iter(self._table)))
         self._table[key] = order
         self._note(key, order)
         mark = mark_of(topic)
@@ -173,7 +182,7 @@ class ConsumerOrders:
             self._note(key, order)
 
     def clear(self, topic: str, group: str, queue_id: int) -> None:
-        if self._table.pop((topic, group, queue_id), None) is not None:
+        if self._drop((topic, group, queue_id)) is not None:
             self._changed()
 
     def sweep(self, topics: Collection[str], groups: Collection[str]) -> None:
@@ -185,17 +194,18 @@ class ConsumerOrders:
             if order.used_ms < oldest or key[0] not in topics or key[1] not in groups
         ]
         for key in gone:
-            del self._table[key]
+            self._drop(key)
         if gone:
             self._changed()
 
     # --- the file ---
 
     def to_json(self) -> bytes:
-        table: dict[str, dict[int, object]] = {}
+        table: dict[str, dict[int, dict[str, object]]] = {}
         for (topic, group, queue_id), order in dict(self._table).items():
             table.setdefault(f"{topic}@{group}", {})[queue_id] = order.to_object()
-        return pretty({"orderInfoCount": len(table), "orderedConsumptionLevel": "QUEUE", "table": table})
+        head = {"orderInfoCount": len(table), "orderedConsumptionLevel": "QUEUE"}
+        return pretty(self._unknown.into({**head, "table": table}))
 
     def load(self, text: bytes) -> None:
         """Take the file's for ours. ValueError: nothing was taken."""
@@ -208,8 +218,15 @@ class ConsumerOrders:
             for queue_id, order in reading.members(queues, "table").items():
                 table[topic, group, reading.whole(queue_id, "queueId")] = Order.from_object(order)
         self._table = dict(list(table.items())[: self._queues_max])
+        self._unknown.take(of)
         for key, order in self._table.items():
             self._opens(key, order)
+
+    def _drop(self, key: tuple[str, str, int]) -> Order | None:
+        """What is unknown of a pop says nothing of the next one."""
+        topic, group, queue_id = key
+        self._unknown.forget("table", f"{topic}@{group}", queue_id)
+        return self._table.pop(key, None)
 
     def _note(self, key: tuple[str, str, int], order: Order) -> None:
         self._changed()

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 
-import orjson
-
 from firearrow.broker import fastjson
 from firearrow.broker.clock import Clock
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.unknown import EACH, VERSION, UnknownMembers
 
 TOPICS_MAX = 100_000
 """Past it, topics of which nothing waits are forgotten, and further ones are not counted."""
+
+FILE = {"dataVersion": VERSION, "timingCount": {EACH: dict.fromkeys(("count", "timeStamp"))}}
+"""The members that we know."""
 
 
 class TimerMetrics:
@@ -19,6 +21,7 @@ class TimerMetrics:
         self._changed = changed
         self._counts: dict[str, tuple[int, int]] = {}
         """Topic → number of messages, time of the last change in ms."""
+        self._unknown = UnknownMembers("timermetrics", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def count(self, topic: str) -> int:
@@ -38,7 +41,8 @@ class TimerMetrics:
             topic: {"count": count, "timeStamp": changed_ms}
             for topic, (count, changed_ms) in self._counts.copy().items()
         }
-        return orjson.dumps({"dataVersion": self.version.to_object(), "timingCount": counts})
+        document = {"dataVersion": self.version.to_object(), "timingCount": counts}
+        return fastjson.dumps(self._unknown.into(document))
 
     def load(self, text: bytes) -> None:
         """Take the file's counts for ours. ValueError: nothing was taken."""
@@ -50,6 +54,7 @@ class TimerMetrics:
             changed_ms = reading.whole(members.get("timeStamp", 0), "timeStamp")
             counts[str(topic)] = (reading.whole(members.get("count"), "count"), changed_ms)
         self._counts, self.version = counts, version
+        self._unknown.take(of)
 
     def _is_full(self) -> bool:
         if len(self._counts) >= TOPICS_MAX:
