@@ -82,9 +82,9 @@ def _unknown(of: reading.Members, shape: Shape, place: Place) -> Iterator[tuple[
                     step = str(key) if each == EACH else int(key)
                     yield from _unknown(value, inner, (*place, step))
             return
-    members = {name: of[name] for name in of.keys() - shape.keys() if isinstance(name, str)}
+    members = {name: value for name, value in of.items() if name not in shape and isinstance(name, str)}
     if members:
-        yield place, {name: members[name] for name in of if name in members}
+        yield place, members
     for name, inner in shape.items():
         value = of.get(name)
         if inner is not None and isinstance(value, dict):
