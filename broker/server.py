@@ -18,7 +18,7 @@ from firearrow._native.wire.engine import Engine
 from firearrow.broker import crowding
 from firearrow.broker.clock import Plans
 from firearrow.broker.errors import StartError
-from firearrow.broker.listener import BACKLOG, Listener
+from firearrow.broker.listener import Listener
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.peer import Address, Peer
 
@@ -135,7 +135,8 @@ class Server:
         self._connections_max = crowding.connections_max()
         self._told_full = -math.inf
         self._idle_s = idle_s
-        self._listeners: list[asyncio.Server | Listener] = []
+        self._listeners: list[Listener] = []
+        self._beginning: set[asyncio.Task[object]] = set()
         self._connections: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -158,13 +159,22 @@ class Server:
         address: Address = listener.sockets[0].getsockname()[:2]
         return address
 
-    async def _listener(
-        self, host: str, port: int, make: Callable[[], Connection]
-    ) -> asyncio.Server | Listener:
+    async def _listener(self, host: str, port: int, make: Callable[[], Connection]) -> Listener:
         engine = self._engine
         if engine is None:
-            return await self.loop.create_server(make, host, port, backlog=BACKLOG)
+            return await Listener.bind(self.loop, host, port, lambda accepted: self._carry(accepted, make))
         return await Listener.bind(self.loop, host, port, lambda accepted: engine.add(accepted, make()))
+
+    def _carry(self, accepted: socket.socket, make: Callable[[], Connection]) -> None:
+        """By a transport of the loop."""
+        task = self.loop.create_task(self.loop.connect_accepted_socket(make, accepted))
+        self._beginning.add(task)
+        task.add_done_callback(self._begun)
+
+    def _begun(self, task: "asyncio.Task[object]") -> None:
+        self._beginning.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("a connection was gone before it was served: %s", error)
 
     async def connect(self, host: str, port: int) -> Connection:
         """A connection of ours to another server. OSError."""

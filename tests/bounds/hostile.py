@@ -19,7 +19,7 @@ from tests.bounds.bystander import Bystander
 from tests.bounds.memory import Watched, worked_s
 from tests.process.running import WAY, WAYS, Broker
 
-WORK_S, WORK_S_EACH = 0.5, 0.0005
+WORK_S, WORK_S_EACH = 1.0, 0.0005
 """What the broker may work for others before it answers the bystander: each of those who are there may have a turn."""
 GROWTH_KIB = 1400 << 10
 """What an attack may make the broker hold while it lasts: maxConnectionBytes, and what is beside it."""

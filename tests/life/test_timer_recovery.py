@@ -105,7 +105,6 @@ def test_kills_at_any_moment(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("timerwheel", b"x" * 100),
         ("timerlog/00000000000000000052", b"x" * 100),
         ("timerlog/00000000000000000100", b"x" * 200),
     ],

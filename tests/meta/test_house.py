@@ -12,7 +12,17 @@ ROOMS = ("_native", "broker", "client", "spark_tools")
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 
-BASICS = {"errors", "clock", "config", "options", "stats", "fastjson", "properties", "messageids", "disk_space"}
+BASICS = {
+    "errors",
+    "clock",
+    "config",
+    "options",
+    "stats",
+    "fastjson",
+    "properties",
+    "messageids",
+    "disk_space",
+}
 ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {"app", "namesrv_app", "config", "options", "errors", "upkeep.commands", "upkeep"},

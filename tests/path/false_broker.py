@@ -85,6 +85,7 @@ class FalseBroker:
         with self.news:
             self.news.wait_for(lambda: len(self.queues.get(request.ext["queueId"], ())) > start, 20)
             bodies = self.queues.get(request.ext["queueId"], [])[start:]
-        records = self.lie([record(body, queue_offset=start + n) for n, body in enumerate(bodies)])
+        records = [record(body, queue_offset=start + n) for n, body in enumerate(bodies)]
+        records = self.lie(records) if records else []
         end = start + len(bodies)
         return answer(request.opaque, next_offset=end, body=b"".join(records))

@@ -203,15 +203,6 @@ def test_other_file_sizes(tmp_path: Path) -> None:
     assert "mappedFileSizeCommitLog" in text or "size" in text
 
 
-@pytest.mark.parametrize("name", ["topics.json", "subscriptionGroup.json", "consumerOffset.json"])
-def test_damaged_table(tmp_path: Path, name: str) -> None:
-    with Broker(tmp_path / "store") as broker:
-        assert broker.stop() == 0
-    for file in (name, name + ".bak"):
-        (tmp_path / "store" / "config" / file).write_text('{"topicConfigTable": [')
-    assert name in sentence(run_broker(tmp_path / "store"), CANNOT_START)
-
-
 def test_read_only_folder(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root is not refused by permissions")
@@ -233,6 +224,7 @@ brokerClusterName = DefaultCluster
 brokerName = broker-a
 brokerId = 0
 deleteWhen = 04
+warmMapedFileEnable = true
 fileReservedTime = 48
 brokerRole = ASYNC_MASTER
 flushDiskType = ASYNC_FLUSH
@@ -249,7 +241,8 @@ def test_an_apache_config_is_taken_as_it_is(tmp_path: Path) -> None:
         in_force = connection.ask(RequestCode.GET_BROKER_CONFIG).body.decode().splitlines()
         assert "brokerName=broker-a" in in_force
         assert "maxMessageSize=80000" in in_force
+        assert "fileReservedTime=48" in in_force
         log = broker.log.read_text()
-        for key in ("deleteWhen", "fileReservedTime", "noSuchKeyAnywhere"):
+        for key in ("warmMapedFileEnable", "noSuchKeyAnywhere"):
             assert log.count(key) == 1, key
         assert "brokerClusterName" not in log

@@ -63,6 +63,7 @@ OUR_KEYS = frozenset(
         "com.rocketmq.remoting.frameMaxLength",
         "fastPath",
         "fastSockets",
+        "maxConnectionBytes",
     )
 )
 """Limits that Apache does not have, or has as a property of its Java process."""
