@@ -55,7 +55,7 @@ class Checkpoint:
         return Checkpoint(*NUMBERS.unpack(raw)) if len(raw) == NUMBERS.size else Checkpoint()
 
     def seal(self, path: str) -> Seal | None:
-        """What we left there; None if there is none, or Apache wrote the file since. A garbled one is open and says 0."""
+        """What we left there; None if there is none, or Apache wrote the file since. A garbled one is open, says 0."""
         try:
             with open(path, "rb") as file:
                 file.seek(SEAL_AT)

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Callable
 
 class Budget:
-    """Bytes that connections hold for peers that stopped in the middle. Past `bytes_max`: `exceeded()`, in the next turn.
+    """Bytes that connections hold for peers that stopped in the middle. Past `bytes_max`: `exceeded()`, next turn.
 
     Loop thread.
     """
