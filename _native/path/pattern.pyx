@@ -5,8 +5,8 @@ from libc.string cimport memcmp, memcpy
 
 from firearrow._native.path.fields cimport BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE, TOPIC_VALUE
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
-from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, SPAN_RAW, Span
-from firearrow._native.wire.quoted cimport fa_quote_or_escape
+from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span
+from firearrow._native.wire.quoted cimport take_text
 
 cdef enum:
     INT_DIGITS = 9                        # below the bound of 32 bits, whatever they are
@@ -24,20 +24,6 @@ cdef inline const uint8_t *number(const uint8_t *at, const uint8_t *end, int dig
         at += 1
     value[0] = total
     if at == first:
-        return NULL
-    return at
-
-
-cdef inline const uint8_t *text(const uint8_t *at, const uint8_t *end, Span *span) noexcept nogil:
-    """Up to the quote that ends it; NULL: there is none."""
-    span.at = at
-    span.kind = SPAN_RAW
-    at = fa_quote_or_escape(at, end)
-    while at < end and at[0] != 34:
-        span.kind = SPAN_ESCAPED
-        at = fa_quote_or_escape(at + 2, end) if end - at > 2 else end
-    span.length = <int32_t> (at - span.at)
-    if at == end:
         return NULL
     return at
 
@@ -105,7 +91,7 @@ cdef inline const uint8_t *value_at(const uint8_t *at, const uint8_t *end, int w
     """Take the value there; where it ends, or NULL: it has another form."""
     cdef int64_t opaque = 0
     if which == PROPERTIES_VALUE:
-        return text(at, end, &fields.value[PROPERTIES_VALUE])
+        return take_text(at, end, &fields.value[PROPERTIES_VALUE])
     if which == QUEUE_VALUE:
         return number(at, end, INT_DIGITS, &fields.queue_id)
     if which == BORN_VALUE:
@@ -114,7 +100,7 @@ cdef inline const uint8_t *value_at(const uint8_t *at, const uint8_t *end, int w
         at = number(at, end, INT_DIGITS, &opaque)
         fields.opaque = <int32_t> opaque
         return at
-    at = text(at, end, &fields.value[TOPIC_VALUE])
+    at = take_text(at, end, &fields.value[TOPIC_VALUE])
     if fields.value[TOPIC_VALUE].kind == SPAN_ESCAPED:
         return NULL
     return at

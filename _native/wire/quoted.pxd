@@ -9,21 +9,30 @@ cdef extern from "quotes.h" nogil:
     Py_ssize_t fa_copy_plain(const uint8_t *at, const uint8_t *end, uint8_t *to) noexcept
 
 
+cdef inline const uint8_t *take_text(const uint8_t *at, const uint8_t *end, Span *span) noexcept nogil:
+    """What stands from there up to the quote that ends it; that quote's place, or NULL: there is none. Raw control
+    characters are taken as they are."""
+    span.at = at
+    span.kind = SPAN_RAW
+    at = fa_quote_or_escape(at, end)
+    while at < end and at[0] != 34:
+        span.kind = SPAN_ESCAPED
+        if end - at <= 2:
+            return NULL
+        at = fa_quote_or_escape(at + 2, end)
+    if at == end:
+        return NULL
+    span.length = <int32_t> (at - span.at)
+    return at
+
+
 cdef inline int take_string(Cursor *cursor, Span *span) noexcept nogil:
-    """A quoted string; the span is what stands between the quotes. Raw control characters are taken as they are."""
+    """A quoted string; the span is what stands between the quotes."""
     cdef const uint8_t *at
     if not take(cursor, 34):
         return HEADER_BAD_JSON
-    span.at = cursor.at
-    span.kind = SPAN_RAW
-    at = fa_quote_or_escape(cursor.at, cursor.end)
-    while at < cursor.end:
-        if at[0] == 34:
-            span.length = <int32_t> (at - span.at)
-            cursor.at = at + 1
-            return HEADER_OK
-        span.kind = SPAN_ESCAPED
-        at += 2
-        if at < cursor.end:
-            at = fa_quote_or_escape(at, cursor.end)
-    return HEADER_BAD_JSON
+    at = take_text(cursor.at, cursor.end, span)
+    if at is NULL:
+        return HEADER_BAD_JSON
+    cursor.at = at + 1
+    return HEADER_OK
