@@ -6,12 +6,14 @@ system is asked, and files are deleted, in a thread of its own.
 """
 
 import asyncio
+import contextlib
 import datetime
 import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from firearrow._native.store.names import sync_folder
 from firearrow._native.store.segment import Segment
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
@@ -198,11 +200,5 @@ class Retention:
 
 def _sync_folder(folder: str) -> None:
     """A queue may have been deleted meanwhile, folder and all."""
-    try:
-        opened = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    with contextlib.suppress(FileNotFoundError):
+        sync_folder(folder)
