@@ -1,6 +1,5 @@
 """Pops: the composition of POP, a part of `living`: what is taken, what comes back, who waits."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.pop.access import Access
 from firearrow.broker.life.pop.acking import Acking
 from firearrow.broker.life.pop.holds import ANY_QUEUE, Place, PopHolds
+from firearrow.broker.life.pop.openings import Openings
 from firearrow.broker.life.pop.orders import QUEUES_MAX, ConsumerOrders
 from firearrow.broker.life.pop.popping import Popping
 from firearrow.broker.life.pop.revive import ReviveService
@@ -26,10 +26,8 @@ class Pops:
         self, parts: Parts, appender: Appender, filters: Filters, timer_behind: Callable[[], bool]
     ) -> None:
         loop, store, turn, journal, saver, state, config, clock, stats = parts
-        self._loop = loop
-        self._clock = clock
         self._state = state
-        self._opening: dict[Place, asyncio.TimerHandle] = {}
+        self._openings = Openings(loop, clock, self._wake_soon, QUEUES_MAX)
         self._orders = ConsumerOrders(clock, lambda: saver.changed("orders"), self._wake_at)
         folder = Path(config.options.store_root) / "config"
         load(saver, "orders", folder / "consumerOrderInfo.json", self._orders, make=False)
@@ -68,8 +66,7 @@ class Pops:
         self.revive.stop()
         self._holds.release_all()
         self._notices.release_all()
-        for timer in self._opening.values():
-            timer.cancel()
+        self._openings.stop()
 
     def news(self, queues: set[tuple[str, int]]) -> None:
         """These queues have messages that readers could not see before."""
@@ -81,19 +78,7 @@ class Pops:
 
     def _wake_at(self, topic: str, group: str, queue_id: int, at_ms: int) -> None:
         """A queue that is blocked until then is tried again by whoever waits for it."""
-        place = topic, group, queue_id
-
-        def wake() -> None:
-            del self._opening[place]
-            self._wake_soon(place)
-
-        before = self._opening.pop(place, None)
-        if before is not None:
-            before.cancel()
-        if len(self._opening) >= QUEUES_MAX:
-            return  # who waits tries again at his deadline
-        seconds = max(at_ms - self._clock.now_ms(), 0) / 1000
-        self._opening[place] = self._loop.call_later(seconds, wake)
+        self._openings.at((topic, group, queue_id), at_ms)
 
     def _wake_soon(self, place: Place) -> None:
         """One that waits for this queue and one that waits for all queues, of pops and of notifications."""
