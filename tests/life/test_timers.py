@@ -118,6 +118,24 @@ def test_a_rolled_message_can_be_recalled(tmp_path: Path) -> None:
     assert room.found() == [2]
 
 
+@pytest.mark.parametrize("roll_slots", [10, 100])
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_recall_holds_over_a_stop_that_is_longer_than_the_delay(
+    tmp_path: Path, roll_slots: int, end: str
+) -> None:
+    """Message and recall lie in different slots, from which they are rolled, or in one."""
+    room = Timing(tmp_path, timer_roll_slots=roll_slots)
+    recalled = room.send(b"1", 25_000)
+    room.send(b"2", 25_000)
+    room.timers.run(1500)
+    room.recall(recalled)
+    room.timers.run(10)
+    room.stop() if end == "stop" else room.kill()
+    room = room.again(60_000, timer_roll_slots=roll_slots)
+    room.timers.run(3000)
+    assert room.found() == [2]
+
+
 def test_a_recall_after_the_delivery_does_nothing(room: Timing) -> None:
     message = room.send(b"1", 1500)
     room.timers.run(2000)

@@ -13,27 +13,32 @@ PAGE_BYTES = 4096
 FIELDS = struct.Struct(">7q")
 FLUSHED_AT = 8
 SEAL_AT = 2048
-SEAL = struct.Struct(">I?36s")
+SEAL = struct.Struct(">IB36s")
+OPEN, CLOSED, DOUBTFUL = range(3)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class TimerCheck:
     """`read_ms`: the first slot that is not fired; `flushed`: position in the timer log up to which log and wheel are
-    on the disk; `queue_offset`: the first message of the timer's topic that is not taken up."""
+    on the disk; `queue_offset`: the first message of the timer's topic that is not taken up; `is_doubtful`: wheel or
+    log lack what they should hold, the next start lays them anew. `cut`: the file was too short to hold anything."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        page = os.pread(self._fd, PAGE_BYTES, 0).ljust(PAGE_BYTES, b"\0")
+        page = os.pread(self._fd, PAGE_BYTES, 0)
+        self.cut = 0 < len(page) < FIELDS.size
+        page = page.ljust(PAGE_BYTES, b"\0")
         self.read_ms: int
         self.flushed: int
         self.queue_offset: int
         self.read_ms, self.flushed, _, self.queue_offset, *version = FIELDS.unpack_from(page)
         self._state_version, self._changed_ms, self._counter = version
         self.is_new = not any(page[: FIELDS.size])
-        crc, self._closed, boot = SEAL.unpack_from(page, SEAL_AT)
+        crc, state, boot = SEAL.unpack_from(page, SEAL_AT)
         self.is_ours = not self.is_new and crc == _print_of(page)
+        self.is_doubtful = self.is_ours and state == DOUBTFUL
         self._boot = BOOT_ID.read_bytes().strip()[:36] if BOOT_ID.exists() else b""
-        self.lost_power = self.is_ours and not self._closed and boot.rstrip(b"\0") != self._boot
+        self.lost_power = self.is_ours and state != CLOSED and boot.rstrip(b"\0") != self._boot
         """The machine stopped under us: what was not flushed may be lost, in any order."""
 
     def moved(self, now_ms: int) -> None:
@@ -65,7 +70,8 @@ class TimerCheck:
 
     def _write(self, *, closed: bool) -> None:
         fields = self.encoded()
-        page = fields.ljust(SEAL_AT, b"\0") + SEAL.pack(_print_of(fields), closed, self._boot)
+        state = DOUBTFUL if self.is_doubtful else CLOSED if closed else OPEN
+        page = fields.ljust(SEAL_AT, b"\0") + SEAL.pack(_print_of(fields), state, self._boot)
         os.pwrite(self._fd, page.ljust(PAGE_BYTES, b"\0"), 0)
 
 

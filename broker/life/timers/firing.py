@@ -2,7 +2,8 @@
 
 A slot's chain is walked from its head, last message first; then what recalls, then the others in their order, all in
 slices, so that other work goes on between. A slice must be as durable as the flush mode promises before the next one;
-the check point moves on behind the last.
+the check point moves on behind the last. Behind a slot that gave messages back to the timer's topic, and at the start,
+no slot is fired before all that lies in that topic was laid: after a long stop, what recalls a message may lie there.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ class Due:
 
 class Firing:
     """`delete_key(topic, unique_key)` is what a recall of that message carries; `flushed()` how far the commit log is
-    on the disk."""
+    on the disk; `queued()` the end of the timer's topic."""
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class Firing:
         *,
         delete_key: Callable[[str, str], str],
         flushed: Callable[[], int],
+        queued: Callable[[], int],
         changed: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -77,6 +79,9 @@ class Firing:
         self._delete_key = delete_key
         self._changed = changed
         self._flushed = flushed
+        self._queued = queued
+        self._awaited = 0
+        """Where the intake must have come before another slot is fired."""
         self._due: Due | None = None
         self._ends: deque[tuple[int, int]] = deque()
         """Of slices that were delivered: end in the commit log, position of the unit that follows."""
@@ -88,6 +93,7 @@ class Firing:
 
     def start(self) -> None:
         self._running = True
+        self._awaited = self._queued()
         self.run()
 
     def stop(self) -> None:
@@ -95,7 +101,7 @@ class Firing:
         self._disarm()
 
     def wake(self) -> None:
-        """A slot was laid, maybe one before that for which we sleep."""
+        """Messages were taken, maybe laid into a slot before that for which we sleep."""
         if self._due is None:
             self.run()
 
@@ -127,10 +133,14 @@ class Firing:
     def _next(self) -> Due | None:
         works = self._works
         works.heed_clock()
-        time_ms = works.wheel.next(works.read_ms)
+        if works.check.queue_offset < self._awaited:
+            return None
+        time_ms, floor_ms = works.wheel.next(works.read_ms), works.floor_ms()
+        if time_ms is None or time_ms >= floor_ms:
+            works.read_ms = max(works.read_ms, floor_ms)
         if time_ms is None:
             return None
-        if time_ms >= works.floor_ms():
+        if time_ms >= floor_ms:
             wait_ms = time_ms + works.wheel.step_ms - self._clock.now_ms()
             self._arm(min(wait_ms / 1000, SLEEP_S_MAX))
             return None
@@ -176,7 +186,7 @@ class Firing:
         """PutRefused: the first cannot be put."""
         last: Placed | None = None
         topics: list[str | None] = []
-        done = 0
+        done, rolled = 0, False
         for position in reversed(due.others[-SLICE:]):
             unit = self._unit(position)
             record = self._delivery.record(unit.physical_offset)
@@ -188,6 +198,7 @@ class Firing:
                         raise
                     break
                 topics.append(record.properties.get(Property.REAL_TOPIC))
+            rolled |= bool(unit.magic & ROLL)
             done += 1
 
         def stored(well: bool) -> None:
@@ -195,6 +206,8 @@ class Firing:
             if not well:
                 return self._arm(AGAIN_S)
             self.total += done
+            if rolled:
+                self._awaited = self._queued()
             del due.others[len(due.others) - done :]
             if due.others:
                 self._ends.append((last.end if last else 0, due.others[-1]))

@@ -1,8 +1,8 @@
 """Intake: takes the messages of the timer's topic, in their order, and lays each into its slot. Loop thread.
 
-A slice is one write of units to the log, then the slots, then the check point. What is due already is delivered at
-once, a slice of such messages on its own; a unit in a slot of the past then marks in the log how far the timer came,
-for whoever opens the store next.
+A slice is one write of units to the log, then the slots, then the check point. What belongs in a slot that was fired is
+delivered at once, a slice of such messages on its own; a unit in a slot of the past then marks in the log how far the
+timer came, for whoever opens the store next.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Taken(NamedTuple):
 
 
 class Intake:
-    """`laid()` is called when slots have changed, `changed()` when files have."""
+    """`moved()` is called when messages were taken, `changed()` when files have changed."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Intake:
         metrics: TimerMetrics,
         *,
         roll_slots: int,
-        laid: Callable[[], None],
+        moved: Callable[[], None],
         changed: Callable[[], None],
     ) -> None:
         self._loop = loop
@@ -58,7 +58,7 @@ class Intake:
         self._delivery = delivery
         self._metrics = metrics
         self._roll_slots = roll_slots if 2 <= roll_slots <= ROUND - BLANK_SLOTS else ROUND - BLANK_SLOTS
-        self._laid = laid
+        self._moved = moved
         self._changed = changed
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False
@@ -98,20 +98,19 @@ class Intake:
         entries = self._store.entries(names.TIMER_TOPIC, 0, offset, SLICE)
         if not entries:
             return
-        write_ms = self._works.write_ms()
         taken: list[Taken] = []
         late = False
         for entry in entries:
             each = self._opened(entry)
             if each.record is not None:
-                if taken and late != (each.out_ms < write_ms):
+                if taken and late != (each.out_ms < self._works.read_ms):
                     break
-                late = each.out_ms < write_ms
+                late = each.out_ms < self._works.read_ms
             taken.append(each)
         if late:
             self._deliver(taken, offset)
         else:
-            self._lay(taken, offset, write_ms)
+            self._lay(taken, offset, self._works.write_ms())
 
     def _opened(self, entry: QueueEntry) -> Taken:
         if entry.physical_offset in self.linked:
@@ -134,7 +133,9 @@ class Intake:
             if record is not None:
                 time_ms = slot_ms(out_ms, write_ms, self._roll_slots, works.wheel.step_ms)
                 slot = slots.get(time_ms) or works.wheel.slot(time_ms)
-                unit = unit_of(entry, record, slot.last, time_ms, write_ms, roll=time_ms != out_ms)
+                unit = unit_of(
+                    entry, record, slot.last, time_ms, min(write_ms, time_ms), roll=time_ms != out_ms
+                )
                 slots[time_ms] = linked(slot, works.log.end + len(units) * UNIT.size, unit)
                 units.append(unit)
         for time_ms in slots:
@@ -149,8 +150,6 @@ class Intake:
             if record is not None:
                 deletes = Property.TIMER_DELETE_KEY in record.properties
                 self._metrics.add(record.properties.get(Property.REAL_TOPIC), -1 if deletes else 1)
-        if slots:
-            self._laid()
 
     def _deliver(self, taken: list[Taken], offset: int) -> None:
         """What is due already. PutRefused: the first cannot be put."""
@@ -196,6 +195,7 @@ class Intake:
         self._works.moved()
         self._changed()
         self._arm(0)
+        self._moved()
 
     def _arm(self, seconds: float) -> None:
         if self._running and self._timer is None:

@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow.broker.errors import StartError
+from firearrow._native.bulk.timerunits import UnitSurvey
+
+
+class TimerLogDamaged(ValueError):
+    """A file that has no place in the row."""
+
 
 UNIT = struct.Struct(">iqiqiqiiq")
 PREV_AT = 4
@@ -66,7 +71,7 @@ class LogFile:
 class TimerLog:
     """`end` is the position of the next unit; whoever opens the log finds it with `units` and says it by `cut`.
 
-    Files that exist keep their size, whatever `file_bytes` is. StartError for what is no timer log.
+    Files that exist keep their size, whatever `file_bytes` is. TimerLogDamaged for what is no timer log.
     """
 
     def __init__(self, folder: Path, file_bytes: int) -> None:
@@ -77,9 +82,7 @@ class TimerLog:
         for before, path in zip([None, *paths], paths, strict=False):
             follows = before is None or int(path.name) == int(before.name) + self.file_bytes
             if path.stat().st_size != self.file_bytes or not follows:
-                raise StartError(
-                    f"{path} is no file of a timer log of {self.file_bytes} bytes a file, move it away"
-                )
+                raise TimerLogDamaged(f"{path} is no file of a timer log of {self.file_bytes} bytes a file")
         self._full = (self.file_bytes - BLANK.size) // UNIT.size * UNIT.size
         """Bytes of units in a file that is followed by another."""
         self._files = [LogFile(path, int(path.name), self.file_bytes) for path in paths]
@@ -110,6 +113,14 @@ class TimerLog:
                 at += UNIT.size
             if not self._is_blank(file, at):
                 return
+
+    def survey(self, step_ms: int, read_ms: int) -> UnitSurvey:
+        """All units looked at, for slots of `step_ms` at or behind `read_ms`."""
+        survey = UnitSurvey(step_ms, read_ms, self.start)
+        for file in self._files:
+            if not survey.take(file.map, file.start):
+                break
+        return survey
 
     def unit(self, position: int) -> Unit | None:
         """The unit there; None if there is none."""

@@ -79,6 +79,7 @@ class TimerService:
             clock,
             delete_key=lambda topic, key: delete_key(topic, key, with_topic=options.recall_key_with_topic),
             flushed=lambda: store.flushed,
+            queued=lambda: store.max_offset(*QUEUE),
             changed=changed,
         )
         self._intake = Intake(
@@ -88,7 +89,7 @@ class TimerService:
             self._delivery,
             metrics,
             roll_slots=options.timer_roll_slots,
-            laid=self._firing.wake,
+            moved=self._firing.wake,
             changed=changed,
         )
         self._unsure_ms = 0 if options.sync_flush else 2 * options.flush_interval_ms + 1000

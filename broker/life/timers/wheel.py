@@ -100,11 +100,18 @@ class TimerWheel:
         return slots
 
     def clear(self, time_ms: int) -> None:
-        """The slot holds nothing: what it names is gone. OSError."""
+        """The slot holds nothing: what it names was fired, or is gone. OSError."""
         self.fired(time_ms)
-        number = time_ms // self.step_ms % SLOTS
+        time = time_ms // self.step_ms
+        number = time % SLOTS
         if self._stored(number).time:
-            os.pwrite(self._fd, bytes(SLOT.size), number * SLOT.size)
+            os.pwrite(self._fd, SLOT.pack(*Slot(time)), number * SLOT.size)
+
+    def last(self, time: int) -> int:
+        """Position of the last unit that the file has for the slot of `time` (in steps), -1: it was cleared, -2: it
+        knows nothing of it."""
+        slot = self._stored(time % SLOTS)
+        return slot.last if slot.time == time else -2
 
     def sync(self) -> None:
         os.fdatasync(self._fd)

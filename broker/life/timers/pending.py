@@ -1,0 +1,74 @@
+"""Pending: which messages of the timer's queue still wait, told by the queue, the log and the index alone.
+
+For when wheel or log are damaged. One that was fired is known by the copy of it that lies in its topic; without an
+index, or without a unique key, it is not known and comes twice. Reads only; loop thread, at start.
+"""
+
+from typing import NamedTuple
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.life.timers.rules import whole
+from firearrow.broker.messages import Property
+from firearrow.broker.tables import names
+
+SLICE = 1000
+COPIES_MAX = 32
+"""So many messages of one key are looked at."""
+EVER_MS = 1 << 62
+
+
+class Vouched(NamedTuple):
+    """A check point that is believed: what is before `offset` of the queue and due before `read_ms` was fired."""
+
+    offset: int = 0
+    read_ms: int = 0
+
+
+class Pending:
+    def __init__(self, store: MessageStore, vouched: Vouched, now_ms: int) -> None:
+        self._store = store
+        self._vouched = vouched
+        self._now_ms = now_ms
+        self._rolls: dict[tuple[str, str], int] = {}
+        """Key and time → how often the newest copy in the timer's queue was rolled."""
+        at, end = store.min_offset(names.TIMER_TOPIC, 0), store.max_offset(names.TIMER_TOPIC, 0)
+        while at < end:
+            self._note_rolls(at)
+            at += SLICE
+
+    def __contains__(self, record: Record) -> bool:
+        properties = record.properties
+        out_ms = whole(properties.get(Property.TIMER_OUT_MS, ""))
+        if out_ms is None or (record.queue_offset < self._vouched.offset and out_ms < self._vouched.read_ms):
+            return False
+        key = properties.get(Property.UNIQUE_KEY)
+        if key is None:
+            return True
+        rolls = whole(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
+        if self._rolls.get((key, str(out_ms)), 0) > rolls:
+            return False
+        return out_ms >= self._now_ms or not self._was_delivered(record, key, out_ms)
+
+    def _note_rolls(self, offset: int) -> None:
+        for entry in self._store.entries(names.TIMER_TOPIC, 0, offset, SLICE):
+            data = self._store.record_at(entry.physical_offset)
+            if data is None or Property.TIMER_ROLL_TIMES.encode() not in data:
+                continue
+            properties = decode(data, False).properties
+            rolls = whole(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
+            name = properties.get(Property.UNIQUE_KEY, ""), properties.get(Property.TIMER_OUT_MS, "")
+            self._rolls[name] = max(self._rolls.get(name, 0), rolls)
+
+    def _was_delivered(self, record: Record, key: str, out_ms: int) -> bool:
+        topic = record.properties.get(Property.REAL_TOPIC)
+        if topic is None or Property.TIMER_DELETE_KEY in record.properties:
+            return False
+        found, _, _ = self._store.query(topic, key, COPIES_MAX, 0, EVER_MS)
+        return any(
+            copy.physical_offset > record.physical_offset
+            and copy.topic == topic
+            and copy.properties.get(Property.TIMER_OUT_MS) == str(out_ms)
+            and copy.body == record.body
+            for copy in (decode(data, False) for data in found)
+        )
