@@ -12,7 +12,8 @@ from pathlib import Path
 PAGE_BYTES = 4096
 FIELDS = struct.Struct(">7q")
 FLUSHED_AT = 8
-SEAL_AT = 2048
+SEAL_AT = 64
+"""In the sector of the fields: a power cut leaves both or none."""
 SEAL = struct.Struct(">IB36s")
 OPEN, CLOSED, DOUBTFUL = range(3)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
