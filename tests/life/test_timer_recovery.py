@@ -102,21 +102,6 @@ def test_kills_at_any_moment(tmp_path: Path, seed: int) -> None:
     assert room.service.runtime()["timerCongestNum"] == "0"
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("timerlog/00000000000000000052", b"x" * 100),
-        ("timerlog/00000000000000000100", b"x" * 200),
-    ],
-)
-def test_files_of_another_shape_are_refused(room: Timing, name: str, data: bytes) -> None:
-    room.stop()
-    (room.folder / "timerlog" / "00000000000000000000").write_bytes(b"\0" * 100)
-    (room.folder / name).write_bytes(data)
-    with pytest.raises(StartError, match="move it away"):
-        room.again()
-
-
 class Killed(BaseException):
     """The process ends here."""
 

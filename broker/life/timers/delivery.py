@@ -46,6 +46,12 @@ class Delivery:
         record = None if data is None else decode(data, False)
         return record if record is not None and record.topic == names.TIMER_TOPIC else None
 
+    def names_none(self, physical_offset: int) -> bool:
+        """No timer message is there, and none was deleted with the log's oldest files: whoever names it is damaged."""
+        if physical_offset in self.delivered or physical_offset < self._store.min_physical:
+            return False
+        return self.record(physical_offset) is None
+
     def put(self, record: Record, enqueue_ms: int, *, roll: bool = False) -> Placed | None:
         """Stage what comes out; None if it is to be passed over. PutRefused: not now."""
         message = due(record, enqueue_ms, self._clock.now_ms(), roll=roll)

@@ -164,7 +164,7 @@ class Firing:
         for _ in range(WALK):
             unit = self._works.log.unit(due.position)
             if unit is None or unit.time_ms // step_ms * step_ms != due.time_ms:
-                log.error("the chain of the timer's slot %d ends in a gap", due.time_ms)
+                self._doubt(f"the chain of slot {due.time_ms} ends in a gap")
                 due.position = -1
                 return
             (due.deletes if unit.magic & (DELETE | ROLL) == DELETE else due.others).append(due.position)
@@ -198,6 +198,8 @@ class Firing:
                         raise
                     break
                 topics.append(record.properties.get(Property.REAL_TOPIC))
+            elif self._delivery.names_none(unit.physical_offset):
+                self._doubt(f"the unit at {position} names no message")
             rolled |= bool(unit.magic & ROLL)
             done += 1
 
@@ -229,6 +231,13 @@ class Firing:
             if unique_key is not None and self._delete_key(topic, unique_key) in due.keys:
                 return None
         return self._delivery.put(record, unit.write_ms, roll=bool(unit.magic & ROLL))
+
+    def _doubt(self, what: str) -> None:
+        """The timer's files are damaged: what they lost is found in the queue by the next start. Said once."""
+        check = self._works.check
+        if not check.is_doubtful:
+            log.error("the timer's log is damaged, %s: start the broker again, it lays what waits anew", what)
+        check.is_doubtful = True
 
     def _cut_flushed(self, due: Due) -> None:
         """Leave out of the chain what was delivered and is on the disk. OSError."""

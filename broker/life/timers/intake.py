@@ -91,6 +91,24 @@ class Intake:
             self._failing = True
             self._arm(AGAIN_S)
 
+    def retake(self, waits: Callable[[Record], bool]) -> int:
+        """Lay all of the queue that waits, as `waits` says, at once; how many. What is due already comes with the slot
+        of now, so that what recalls it is heard. OSError."""
+        works, before, last = self._works, self.total, None
+        write_ms = works.write_ms()
+        works.check.queue_offset = self._store.min_offset(names.TIMER_TOPIC, 0)
+        while entries := self._store.entries(names.TIMER_TOPIC, 0, works.check.queue_offset, SLICE):
+            taken = [self._opened(entry) for entry in entries]
+            taken = [
+                Taken(entry, record if record is not None and waits(record) else None, max(out_ms, write_ms))
+                for entry, record, out_ms in taken
+            ]
+            self._lay(taken, works.check.queue_offset, write_ms)
+            last = entries[-1]
+        if last is not None:
+            self._mark(last)
+        return self.total - before
+
     def _take(self) -> None:
         check = self._works.check
         check.queue_offset = max(check.queue_offset, self._store.min_offset(names.TIMER_TOPIC, 0))

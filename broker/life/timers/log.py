@@ -14,17 +14,16 @@ from typing import NamedTuple
 
 from firearrow._native.bulk.timerunits import UnitSurvey
 
-
-class TimerLogDamaged(ValueError):
-    """A file that has no place in the row."""
-
-
 UNIT = struct.Struct(">iqiqiqiiq")
 PREV_AT = 4
 BLANK = struct.Struct(">iqi")
 BLANK_MAGIC = 0xCBD43194 - (1 << 32)
 DEFAULT, ROLL, DELETE = 1, 2, 4
 MAGIC_BITS = 0xF
+
+
+class TimerLogDamaged(ValueError):
+    """A file that has no place in the row."""
 
 
 class Unit(NamedTuple):
@@ -81,7 +80,8 @@ class TimerLog:
         self.file_bytes = paths[0].stat().st_size if paths else file_bytes
         for before, path in zip([None, *paths], paths, strict=False):
             follows = before is None or int(path.name) == int(before.name) + self.file_bytes
-            if path.stat().st_size != self.file_bytes or not follows:
+            fits = path.stat().st_size == self.file_bytes >= UNIT.size + BLANK.size
+            if not fits or not follows:
                 raise TimerLogDamaged(f"{path} is no file of a timer log of {self.file_bytes} bytes a file")
         self._full = (self.file_bytes - BLANK.size) // UNIT.size * UNIT.size
         """Bytes of units in a file that is followed by another."""
@@ -113,6 +113,13 @@ class TimerLog:
                 at += UNIT.size
             if not self._is_blank(file, at):
                 return
+
+    def last_end(self, position: int) -> int | None:
+        """Where the last unit before `position` ends; None if `position` is no place of a unit."""
+        at = (position - self.start) % self.file_bytes
+        if not self.start <= position <= self.start + len(self._files) * self.file_bytes or at % UNIT.size:
+            return None
+        return position - self.file_bytes + self._full if at == 0 and position > self.start else position
 
     def survey(self, step_ms: int, read_ms: int) -> UnitSurvey:
         """All units looked at, for slots of `step_ms` at or behind `read_ms`."""

@@ -36,6 +36,10 @@ class TimerMetrics:
         self.version = self.version.next(now_ms)
         self._changed()
 
+    def begin_anew(self) -> None:
+        """Nothing waits."""
+        self._counts = {}
+
     def to_json(self) -> bytes:
         counts = {
             topic: {"count": count, "timeStamp": changed_ms}

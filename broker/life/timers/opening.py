@@ -22,7 +22,11 @@ class TimerFiles:
         self._root = root
         self._options = options
         (root / "config").mkdir(exist_ok=True)
-        self._wheel, self._log, self._check = root / "timerwheel", root / "timerlog", root / "config" / "timercheck"
+        self._wheel, self._log, self._check = (
+            root / "timerwheel",
+            root / "timerlog",
+            root / "config" / "timercheck",
+        )
         timer_log = self._opened_log()
         self.works = Clockwork(
             TimerWheel(self._wheel, options.timer_precision_ms), timer_log, TimerCheck(self._check), clock

@@ -37,7 +37,7 @@ class Pending:
             self._note_rolls(at)
             at += SLICE
 
-    def __contains__(self, record: Record) -> bool:
+    def waits(self, record: Record) -> bool:
         properties = record.properties
         out_ms = whole(properties.get(Property.TIMER_OUT_MS, ""))
         if out_ms is None or (record.queue_offset < self._vouched.offset and out_ms < self._vouched.read_ms):

@@ -13,16 +13,15 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.errors import StartError
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal
-from firearrow.broker.life.timers.check import TimerCheck
-from firearrow.broker.life.timers.clockwork import Clockwork
 from firearrow.broker.life.timers.delivery import Delivery
 from firearrow.broker.life.timers.firing import Firing
 from firearrow.broker.life.timers.intake import Intake
-from firearrow.broker.life.timers.log import TimerLog
 from firearrow.broker.life.timers.metrics import TimerMetrics
+from firearrow.broker.life.timers.opening import TimerFiles
+from firearrow.broker.life.timers.pending import Pending, Vouched
 from firearrow.broker.life.timers.recall import delete_key
 from firearrow.broker.life.timers.recovery import Recovery
-from firearrow.broker.life.timers.wheel import TimerWheel
+from firearrow.broker.life.timers.soundness import Soundness
 from firearrow.broker.options import Options
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
@@ -69,7 +68,9 @@ class TimerService:
         self._loop = loop
         self._store = store
         self._clock = clock
-        self._works = _opened(store, options, clock)
+        self._files = _opened(store, options, clock)
+        self._works = self._files.works
+        self._metrics = metrics
         self._delivery = Delivery(store, appender, journal, clock, stats)
         self._firing = Firing(
             loop,
@@ -97,6 +98,7 @@ class TimerService:
         self._firing_pace = Pace(clock, lambda: self._firing.total)
         self._cleaning: asyncio.TimerHandle | None = None
         self._started = False
+        self._vouched = Vouched()
 
     def restore(self, name: str, number: int, value: int) -> None:
         """The message at physical offset `value` of the timer's topic was delivered (journal)."""
@@ -104,19 +106,52 @@ class TimerService:
 
     def start(self) -> None:
         """Take up what the files say. StartError when that cannot be."""
-        works = self._works
-        recovery = Recovery(self._store, works.wheel, works.log, works.check)
         try:
-            recovery.run(self._clock.now_ms(), self._unsure_ms)
-            works.moved()
+            fault = self._recovered()
+            if fault is not None:
+                self._lay_anew(fault)
         except OSError as error:
             raise _unusable(self._store.root, error) from None
-        works.read_ms = works.check.read_ms
         self._started = True
-        self._intake.linked = recovery.linked
         self._intake.start()
         self._firing.start()
         self._clean()
+
+    def _recovered(self) -> str | None:
+        """Go on from the files; what is wrong with them if that cannot be. OSError."""
+        works, now_ms = self._works, self._clock.now_ms()
+        soundness = Soundness(self._store, works)
+        fault = soundness.fault_of_check(now_ms)
+        if fault is not None:
+            return fault
+        if works.check.is_ours:
+            self._vouched = Vouched(works.check.queue_offset, works.check.read_ms - self._unsure_ms)
+        fault = soundness.fault_of_log()
+        if fault is not None:
+            return fault
+        recovery = Recovery(self._store, works.wheel, works.log, works.check)
+        recovery.run(now_ms, self._unsure_ms)
+        fault = soundness.fault_of_chains()
+        if fault is not None:
+            return fault
+        works.moved()
+        works.read_ms = works.check.read_ms
+        self._intake.linked = recovery.linked
+        return None
+
+    def _lay_anew(self, fault: str) -> None:
+        """All that waits, from the timer's queue into new files; killed meanwhile, the next start does it. OSError."""
+        works = self._works
+        kept = self._files.begin_anew()
+        log.error("the timer's files %s: what waits is laid anew from its queue; kept as %s", fault, kept)
+        works.check.is_doubtful = True
+        works.check.read_ms = works.read_ms = works.floor_ms()
+        pending = Pending(self._store, self._vouched, works.read_ms)
+        self._metrics.begin_anew()
+        count = self._intake.retake(pending.waits)
+        works.check.is_doubtful = False
+        works.moved()
+        log.warning("%d timer messages wait; those that nothing tells were delivered come twice", count)
 
     def stop(self) -> None:
         self._intake.stop()
@@ -185,16 +220,11 @@ class TimerService:
         self._cleaning = self._loop.call_later(CLEAN_S, self._clean)
 
 
-def _opened(store: MessageStore, options: Options, clock: Clock) -> Clockwork:
-    root = Path(store.root)
+def _opened(store: MessageStore, options: Options, clock: Clock) -> TimerFiles:
     try:
-        (root / "config").mkdir(exist_ok=True)
-        wheel = TimerWheel(root / "timerwheel", options.timer_precision_ms)
-        timer_log = TimerLog(root / "timerlog", options.timer_log_file_bytes)
-        check = TimerCheck(root / "config" / "timercheck")
+        return TimerFiles(Path(store.root), options, clock)
     except OSError as error:
         raise _unusable(store.root, error) from None
-    return Clockwork(wheel, timer_log, check, clock)
 
 
 def _unusable(root: str, error: OSError) -> StartError:

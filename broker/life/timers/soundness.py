@@ -7,7 +7,6 @@ A unit is checked for its form and its chain, not for the record it names: firin
 from firearrow._native.store.record import decode
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.life.timers.clockwork import Clockwork
-from firearrow.broker.life.timers.log import UNIT
 from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.life.timers.wheel import SLOTS
 from firearrow.broker.messages import Property
@@ -24,24 +23,29 @@ class Soundness:
         self._store = store
         self._works = works
 
-    def fault_of_files(self, now_ms: int) -> str | None:
-        """Before recovery: the check point, and the log up to where it was on the disk."""
-        check, timer_log = self._works.check, self._works.log
-        end = self._store.max_offset(names.TIMER_TOPIC, 0)
+    def fault_of_check(self, now_ms: int) -> str | None:
+        """Before recovery."""
+        check, end = self._works.check, self._store.max_offset(names.TIMER_TOPIC, 0)
         if check.is_doubtful:
             return "lacked messages in the last run"
         if check.cut:
             return "have a check point that was cut"
         if check.is_new:
             return "have no check point" if end else None
-        if check.flushed < timer_log.start or check.flushed > timer_log.end or not timer_log.begins(check.flushed):
-            return f"have no unit at {check.flushed} of the log, up to which they were on the disk"
         if check.read_ms < 0 or (not check.is_ours and check.read_ms > now_ms + self._works.wheel.step_ms):
             return f"have a check point that fired slot {check.read_ms}, it is {now_ms}"
         if check.queue_offset < 0 or (check.queue_offset > end and not check.lost_power):
             return f"have a check point that took {check.queue_offset} messages of a queue that ends at {end}"
-        whole_end = timer_log.survey(self._works.wheel.step_ms, check.read_ms).end
-        return f"have no whole unit at {whole_end} of the log" if whole_end < timer_log.last_before(check.flushed) else None
+        return None
+
+    def fault_of_log(self) -> str | None:
+        """Before recovery: up to where it was on the disk."""
+        check, timer_log = self._works.check, self._works.log
+        known_end = timer_log.last_end(check.flushed)
+        if known_end is None:
+            return f"have no unit at {check.flushed} of the log, up to which they were on the disk"
+        end = timer_log.survey(self._works.wheel.step_ms, check.read_ms).end
+        return f"have no whole unit at {end} of the log" if end < known_end else None
 
     def fault_of_chains(self) -> str | None:
         """Behind recovery: each slot that waits is the head of all its units, and no message fell between."""
@@ -68,6 +72,9 @@ class Soundness:
             begin = record.queue_offset + 1
         for entry in store.entries(names.TIMER_TOPIC, 0, begin, min(offset - begin, LAG_MAX)):
             data = store.record_at(entry.physical_offset)
-            if data is not None and whole(decode(data, False).properties.get(Property.TIMER_OUT_MS, "")) is not None:
+            if (
+                data is not None
+                and whole(decode(data, False).properties.get(Property.TIMER_OUT_MS, "")) is not None
+            ):
                 return f"took the message at {entry.physical_offset} and do not hold it"
         return None

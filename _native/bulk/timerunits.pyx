@@ -1,0 +1,63 @@
+# cython: boundscheck=False, wraparound=False
+"""Units of a timer log: are they whole, and is each chained to the one of its slot before it (see timerunits.pyi).
+
+Layout of a unit, 52 bytes, big-endian: size i32, previous position of its slot i64, magic i32, write time i64, delay i32
+(both ms), physical offset i64, size of the record i32, hash i32, reserved i64. Reads only. Any thread, one at a time.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from firearrow._native.store.bytes cimport get_i32, get_i64
+
+cdef enum:
+    UNIT_BYTES = 52
+    AT_PREVIOUS = 4
+    AT_MAGIC = 12
+    AT_WRITTEN = 16
+    AT_DELAY = 24
+    AT_PHYSICAL = 28
+    AT_SIZE = 36
+    BLANK_BYTES = 16
+    BLANK_AT_MAGIC = 12
+    MAGIC_BITS = 15
+cdef int32_t BLANK_MAGIC = <int32_t> 0xCBD43194
+
+
+cdef class UnitSurvey:
+    cdef readonly dict heads
+    cdef readonly int64_t end, odd
+    cdef int64_t step_ms, first, start
+
+    def __init__(self, int64_t step_ms, int64_t read_ms, int64_t start):
+        self.heads = {}
+        self.step_ms, self.first = step_ms, read_ms // step_ms
+        self.start = self.end = start
+        self.odd = -1
+
+    def take(self, const uint8_t[::1] window not None, int64_t base):
+        cdef Py_ssize_t at = 0, length = window.shape[0]
+        while at + UNIT_BYTES <= length and is_unit(&window[at], base + at):
+            self.see(&window[at], base + at)
+            at += UNIT_BYTES
+        if at:
+            self.end = base + at
+        return at + BLANK_BYTES > length or get_i32(&window[at + BLANK_AT_MAGIC]) == BLANK_MAGIC
+
+    cdef int see(self, const uint8_t *unit, int64_t position) except -1:
+        cdef int64_t previous = get_i64(unit + AT_PREVIOUS), slot
+        cdef int32_t delay = get_i32(unit + AT_DELAY)
+        slot = <int64_t> (<uint64_t> get_i64(unit + AT_WRITTEN) + <uint64_t> delay) // self.step_ms
+        if delay < 0 or slot < self.first:
+            return 0
+        if slot > self.first and previous >= self.start and previous != self.heads.get(slot) and self.odd < 0:
+            self.odd = position
+        self.heads[slot] = position
+        return 0
+
+
+cdef inline bint is_unit(const uint8_t *unit, int64_t position) noexcept nogil:
+    return (
+        get_i32(unit) == UNIT_BYTES and get_i64(unit + AT_PREVIOUS) < position
+        and get_i32(unit + AT_MAGIC) | MAGIC_BITS == MAGIC_BITS and get_i32(unit + AT_SIZE) > 0
+        and get_i64(unit + AT_PHYSICAL) >= 0
+    )
