@@ -513,6 +513,25 @@ def test_apaches_offsets_and_marks_are_taken_over(tmp_path: Path) -> None:
     assert room.offset(HALF) == 9
 
 
+@pytest.mark.parametrize(
+    ("last", "marks"), [(b"0", [b"0", b"1", b"2", b"3"]), (b"0,", [b"0,", b"1,2,3,"])], ids=["4", "5"]
+)
+def test_marks_are_put_as_the_broker_before_us_reads_them(
+    tmp_path: Path, last: bytes, marks: list[bytes]
+) -> None:
+    """Apache 4 takes a mark that names more than one for none, and would ask again for what was decided."""
+    room = Transacting(tmp_path)
+    halves = [room.prepare() for _ in range(4)]
+    room.put(OP, last, TAGS="d")
+    room.timers.run()
+    room = again(room, tmp_path)
+    for half in halves[1:]:
+        room.tell(half, ROLLBACK)
+    room.timers.run()
+    assert room.marks() == marks
+    assert room.offset(HALF) == 4
+
+
 def test_a_full_disk_leaves_it_open(room: Transacting) -> None:
     """The write fails: neither message nor mark is there."""
     room.end(room.prepare(b"0"), COMMIT)

@@ -1,7 +1,8 @@
 """Marks: all decisions of a turn as one op message, in the same write as the final messages. Loop thread.
 
-The journal was told of a commit before, so that a write torn between the final message and its mark is mended at start
-(`owe`). A rollback has no record but its mark.
+In a store whose marks Apache 4 wrote each is an op message of its own, the only form that it reads. The journal was told
+of a commit before, so that a write torn between the final message and its mark is mended at start (`owe`). A rollback
+has no record but its mark.
 """
 
 import logging
@@ -35,7 +36,9 @@ class Mark(NamedTuple):
 
 
 class Marks:
-    """`settled()` is called when marks are stored: offsets may have moved."""
+    """`settled()` is called when marks are stored: offsets may have moved. `one_each` is set before the first."""
+
+    one_each = False
 
     def __init__(
         self,
@@ -85,15 +88,22 @@ class Marks:
         fresh, self._fresh = self._fresh, []
         waiting = [*owed, *fresh]
         while waiting:
-            text, count = "", 0
-            while count < len(waiting) and len(text) < self._bytes_max():
-                text += f"{waiting[count].half_offset},"
-                count += 1
+            text, count = self._text(waiting)
             try:
                 self._write_one(text.encode(), waiting[:count], len(owed))
             except PutRefused as refused:
                 return self._refuse(waiting, refused)
             waiting, owed = waiting[count:], owed[count:]
+
+    def _text(self, waiting: list[Mark]) -> tuple[str, int]:
+        """The body of the next op message, and how many of them are in it."""
+        if self.one_each:
+            return str(waiting[0].half_offset), 1
+        text, count = "", 0
+        while count < len(waiting) and len(text) < self._bytes_max():
+            text += f"{waiting[count].half_offset},"
+            count += 1
+        return text, count
 
     def _write_one(self, body: bytes, marks: list[Mark], owed: int) -> None:
         """The first `owed` of them stay owed if the disk refuses the write; the others fall with their messages."""

@@ -7,6 +7,7 @@ mark a torn write lost. The offsets of CID_RMQ_SYS_TRANS are kept as Apache keep
 import asyncio
 import logging
 import socket
+from collections.abc import Iterator
 
 from firearrow._native.store.record import decode
 from firearrow._native.store.store import MessageStore, PutRefused
@@ -82,6 +83,7 @@ class TransactionService:
         self._ledger.base = self._offset(names.HALF_TOPIC)
         self._ledger.op_base = self._offset(names.OP_HALF_TOPIC)
         at, high = self._ledger.op_base, self._store.max_offset(names.OP_HALF_TOPIC, 0)
+        self._marks.one_each = self._one_each(high)
         while at < high:
             self._load_page(at)
             at += PAGE
@@ -130,11 +132,20 @@ class TransactionService:
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark) from None
 
     def _load_page(self, at: int) -> None:
-        for queue_offset, entry in enumerate(self._store.entries(names.OP_HALF_TOPIC, 0, at, PAGE), at):
+        for queue_offset, body in enumerate(self._op_bodies(at, PAGE), at):
+            self._ledger.load(queue_offset, marked(body))
+
+    def _one_each(self, high: int) -> bool:
+        """Whether the last op message is in the form of Apache 4, which may get its store back."""
+        last = next(self._op_bodies(max(high - 1, 0), 1), b"")
+        return last.isdigit()
+
+    def _op_bodies(self, at: int, count: int) -> Iterator[bytes]:
+        """Of the op messages from there on; empty if one is none."""
+        for entry in self._store.entries(names.OP_HALF_TOPIC, 0, at, count):
             raw = self._store.record_at(entry.physical_offset)
             record = None if raw is None else decode(raw, False)
-            fine = record is not None and record.properties.get(Property.TAGS) == TAG
-            self._ledger.load(queue_offset, marked(record.body) if fine and record is not None else [])
+            yield record.body if record is not None and record.properties.get(Property.TAGS) == TAG else b""
 
     def _offset(self, topic: str) -> int:
         low, high = self._store.min_offset(topic, 0), self._store.max_offset(topic, 0)
