@@ -1,8 +1,8 @@
 """Marks: all decisions of a turn as one op message, in the same write as the final messages. Loop thread.
 
-In a store whose marks Apache 4 wrote each is an op message of its own, the only form that it reads. The journal was told
-of a commit before, so that a write torn between the final message and its mark is mended at start (`owe`). A rollback
-has no record but its mark.
+In a store whose marks Apache 4 wrote each is an op message of its own, the only form that it reads. The journal was
+told of a commit before, so that a write torn between the final message and its mark is mended at start (`owe`). A
+rollback has no record but its mark.
 """
 
 import logging
