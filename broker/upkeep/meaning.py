@@ -46,7 +46,9 @@ MEANINGS = {
         "topics, groups or offsets may be lost", "repair puts a good .bak in its place", False
     ),
     Kind.TIMER: Meaning(
-        "timer messages of the slot may be lost or late", "the broker's start mends it", False
+        "timer messages may be late until the next start",
+        "the broker's start, or repair and a start, lays anew what waits",
+        False,
     ),
     Kind.JOURNAL: Meaning(
         "the last progress before a kill may be repeated", "the broker passes it over", False

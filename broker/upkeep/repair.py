@@ -93,8 +93,9 @@ class Repair:
             if asked.drop_damaged:
                 plan.steps.append(Step("entries of what is lost become blanks", self._blank))
         self._plan_offsets(plan, kinds)
+        self._plan_timer(plan)
         for each in self._found.findings:
-            if each.kind in (Kind.TIMER, Kind.JOURNAL):
+            if each.kind is Kind.JOURNAL:
                 plan.left.append(f"{each.kind}: {each.file}: the broker's start sees to it")
         return plan
 
@@ -262,6 +263,22 @@ class Repair:
                     opened.write(BLANK)
 
     # ---- config ----
+
+    def _plan_timer(self, plan: Plan) -> None:
+        """Wheel and log go together, for neither stands without the other; a good check point stays and tells what was
+        fired."""
+        check, others = self._root / "config/timercheck", (self._root / "timerwheel", self._root / "timerlog")
+        found = {Path(each.file) for each in self._found.findings if each.kind is Kind.TIMER}
+        gone = [*others, check] if check in found else list(others)
+        if found:
+            plan.steps.extend(
+                Step(
+                    f"{path} is taken away, the next start lays anew what waits",
+                    partial(self.removed.move, path),
+                )
+                for path in gone
+                if path.exists()
+            )
 
     def _plan_config(self, plan: Plan) -> None:
         for each in self._found.findings:

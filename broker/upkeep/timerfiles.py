@@ -28,8 +28,10 @@ def check_timer_files(root: str, findings: Findings, notes: list[str]) -> None:
 
     check, wheel, folder = (Path(root, name) for name in ("config/timercheck", "timerwheel", "timerlog"))
     try:
-        read_ms = _check(check, add)
         files = rolled_files(str(folder))
+        read_ms = _check(check, add)
+        if not check.exists() and (files or wheel.exists()):
+            add(check, 0, "it is missing: the next start lays anew what waits")
         for start, end in missing(files):
             add(folder / f"{start:020d}", 0, f"{end - start} bytes of the timer log are missing")
         if wheel.exists():

@@ -16,10 +16,9 @@ from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.faults import StoreError
 from firearrow._native.store.record import decode
-from firearrow.broker.errors import StartError
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.life.timers.check import TimerCheck
-from firearrow.broker.life.timers.log import TimerLog
+from firearrow.broker.life.timers.log import TimerLog, TimerLogDamaged
 from tests.bounds.fuzz import Target
 from tests.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, properties_of, put
 
@@ -133,6 +132,9 @@ def read_timer_log(data: bytes) -> None:
         try:
             found = list(log.units(0))
             assert len(found) <= len(data) // 52
+            survey = log.survey(1000, 1_700_000_000_000)
+            assert survey.end <= len(data)
+            assert all(position < survey.end for position in survey.heads.values())
             for position, _ in found:
                 log.unit(position)
             log.cut(found[-1][0] + 52 if found else 0)
@@ -169,6 +171,6 @@ STORE = (
     Target("store: checkpoint", file("checkpoint"), opened_with("checkpoint"), (StoreError,)),
     Target("checkpoint", file("checkpoint"), read_checkpoint),
     Target("journal", noted, read_journal),
-    Target("timer log", units, read_timer_log, (StartError,)),
+    Target("timer log", units, read_timer_log, (TimerLogDamaged,)),
     Target("timer check", lambda: [bytes(4096)], read_check),
 )

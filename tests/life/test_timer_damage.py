@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.audit.findings import Kind
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.life.timers.wheel import SLOT, SLOTS
+from firearrow.broker.upkeep.repair import Asked, Repair
+from firearrow.broker.upkeep.verify import Checks, verify
 from tests.life import timing
 from tests.life.timing import NOW, Timing
 
@@ -189,3 +192,22 @@ def test_without_an_index_it_comes_twice_rather_than_never(tmp_path: Path) -> No
     room.timers.run(60_000)
     assert set(room.found()) == set(range(60)) - RECALLED
     assert len(room.found()) > 60
+
+
+@pytest.mark.parametrize(
+    "damage", ["log cut", "log's form garbled", "wheel cut", "check cut", "check missing"]
+)
+def test_a_repair_and_a_start_bring_all_of_it(tmp_path: Path, damage: str) -> None:
+    root = tmp_path / "store"
+    filled(root, "stop")
+    checks = Checks(jobs=1)
+    assert verify(str(root), checks).clean
+    DAMAGES[damage](root)
+    found = verify(str(root), checks)
+    assert {each.kind for each in found.findings} == {Kind.TIMER}
+    repair = Repair(str(root), found, Asked())
+    repair.run(repair.plan(), lambda _: None)
+    assert verify(str(root), checks).clean
+    room = Timing(root, NOW + 20_000, **OPTIONS)
+    room.timers.run(60_000)
+    assert sorted(room.found()) == sorted(set(range(60)) - RECALLED)

@@ -23,7 +23,7 @@ from tests.upkeep.damaged import QUEUES, made
 
 MESSAGES_MAX = 90
 CHECKS = Checks(jobs=1)
-LEFT = {Kind.TIMER, Kind.JOURNAL}
+LEFT = {Kind.JOURNAL}
 
 
 def change(path: Path, rng: random.Random) -> str:

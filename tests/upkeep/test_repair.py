@@ -38,7 +38,7 @@ from tests.upkeep.damages import (
 )
 from tests.upkeep.tool import run
 
-MENDED_BY_A_START = {Kind.TIMER, Kind.JOURNAL}
+MENDED_BY_A_START = {Kind.JOURNAL}
 
 
 @pytest.fixture
