@@ -1,6 +1,7 @@
 """POP asked by raw frames: taking, acknowledging, hiding, reviving, waiting, and a kill in between."""
 
 import base64
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -16,13 +17,22 @@ from tests.process.requests import send, send_ext
 from tests.process.stored import whole
 
 GROUP = "CG"
+_numbers = itertools.count(1)
 QUICK = "--set", "timerPrecisionMs=100", "--set", "reviveInterval=100", "--set", "brokerName=b"
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "store", *QUICK) as broker:
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One for all that need no other: each test pops from a topic of its own."""
+    with Broker(tmp_path_factory.mktemp("pop") / "store", *QUICK) as broker:
         yield broker
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log.read_text()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"T{next(_numbers)}"
 
 
 def pop_ext(topic: str, **more: str) -> dict[str, str]:
@@ -83,8 +93,8 @@ def until_popped(connection: Connection, topic: str, within_s: float = 15, **mor
     return answer
 
 
-def test_each_message_is_taken_once(broker: Broker) -> None:
-    with broker.connect() as client:
+def test_each_message_is_taken_once(tmp_path: Path) -> None:
+    with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         for number in range(50):
             send(client, "T", b"%d" % number, queue_id=number % 4)
         first, second, third = (pop(client, "T") for _ in range(3))
@@ -97,21 +107,21 @@ def test_each_message_is_taken_once(broker: Broker) -> None:
         assert sum(len(place[2].split(",")) for place in places) == 32
 
 
-def test_one_queue_and_tags(broker: Broker) -> None:
+def test_one_queue_and_tags(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
         for number in range(10):
-            send(client, "T", b"%d" % number, queue_id=1, tag="even" if number % 2 == 0 else "odd")
-        assert bodies(pop(client, "T", queueId="0")) == []
-        answer = pop(client, "T", queueId="1", exp="even", maxMsgNums="3")
+            send(client, topic, b"%d" % number, queue_id=1, tag="even" if number % 2 == 0 else "odd")
+        assert bodies(pop(client, topic, queueId="0")) == []
+        answer = pop(client, topic, queueId="1", exp="even", maxMsgNums="3")
         assert bodies(answer) == [b"0", b"2", b"4"]
         assert answer.ext["msgOffsetInfo"] == "0 1 0,2,4"
         assert answer.ext["startOffsetInfo"] == "0 1 0"
-        assert bodies(pop(client, "T", queueId="1", exp="odd")) == [b"5", b"7", b"9"]
+        assert bodies(pop(client, topic, queueId="1", exp="odd")) == [b"5", b"7", b"9"]
 
 
-def test_a_new_group_begins_at_the_end_if_it_says_so(broker: Broker) -> None:
+def test_a_new_group_begins_at_the_end_if_it_says_so(tmp_path: Path) -> None:
     """The start is in memory, which counts as the beginning; unless the broker is told otherwise."""
-    with broker.connect() as client:
+    with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         for number in range(5):
             send(client, "T", b"%d" % number)
         assert bodies(pop(client, "T", queueId="0", initMode="1")) == [b"0", b"1", b"2", b"3", b"4"]
@@ -119,78 +129,78 @@ def test_a_new_group_begins_at_the_end_if_it_says_so(broker: Broker) -> None:
         assert bodies(pop(client, "T", queueId="0", initMode="1", consumerGroup="late")) == [b"4"]
 
 
-def test_what_is_not_acknowledged_comes_back(broker: Broker) -> None:
+def test_what_is_not_acknowledged_comes_back(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
         for number in range(4):
-            send(client, "T", b"%d" % number)
-        answer = pop(client, "T", invisibleTime="1500")
+            send(client, topic, b"%d" % number)
+        answer = pop(client, topic, invisibleTime="1500")
         for record in records(answer)[:3]:
             assert ack(client, answer, record).code == 0
-        again = until_popped(client, "T")
+        again = until_popped(client, topic)
         [record] = records(again)
-        assert (record.body, record.topic, record.reconsume_times) == (b"3", "T", 1)
+        assert (record.body, record.topic, record.reconsume_times) == (b"3", topic, 1)
         assert record.properties["1ST_POP_TIME"] == answer.ext["popTime"]
         assert record.properties["POP_CK"].split()[4] == "1"
         assert again.ext["startOffsetInfo"] == "1 0 0"
-        [stored] = whole(client, f"%RETRY%{GROUP}_T")
-        assert (stored.body, stored.topic) == (b"3", f"%RETRY%{GROUP}_T")
+        [stored] = whole(client, f"%RETRY%{GROUP}_{topic}")
+        assert (stored.body, stored.topic) == (b"3", f"%RETRY%{GROUP}_{topic}")
         assert ack(client, again, record).code == 0
         time.sleep(4)
-        assert pop(client, "T").code == ResponseCode.POLLING_TIMEOUT
+        assert pop(client, topic).code == ResponseCode.POLLING_TIMEOUT
 
 
-def test_batches_of_acknowledgements(broker: Broker) -> None:
+def test_batches_of_acknowledgements(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
         for number in range(10):
-            send(client, "T", b"%d" % number)
-        answer = pop(client, "T", queueId="0", invisibleTime="1000")
+            send(client, topic, b"%d" % number)
+        answer = pop(client, topic, queueId="0", invisibleTime="1000")
         ext = answer.ext
         bits = sum(1 << n for n in range(10) if n != 6).to_bytes(2, "little")
         acks = {
-            "c": GROUP, "t": "T", "r": "0", "so": 0, "q": 0, "rq": int(ext["reviveQid"]), "pt": int(ext["popTime"]),
+            "c": GROUP, "t": topic, "r": "0", "so": 0, "q": 0, "rq": int(ext["reviveQid"]), "pt": int(ext["popTime"]),
             "it": 1000, "b": base64.b64encode(bits).decode(),
         }  # fmt: skip
         body = json.dumps({"brokerName": "b", "acks": [acks]})
         assert client.ask(RequestCode.BATCH_ACK_MESSAGE, body=body.encode()).code == 0
-        assert bodies(until_popped(client, "T")) == [b"6"]
+        assert bodies(until_popped(client, topic)) == [b"6"]
 
 
-def test_a_message_is_hidden_for_longer(broker: Broker) -> None:
+def test_a_message_is_hidden_for_longer(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
-        send(client, "T", b"slow")
-        answer = pop(client, "T", invisibleTime="1000")
+        send(client, topic, b"slow")
+        answer = pop(client, topic, invisibleTime="1000")
         [record] = records(answer)
         ext = ack_ext(answer, record)
         changed = client.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext | {"invisibleTime": "6000"})
         assert (changed.code, changed.ext["invisibleTime"]) == (0, "6000")
         hidden_at = time.monotonic()
-        assert bodies(until_popped(client, "T")) == [b"slow"]
+        assert bodies(until_popped(client, topic)) == [b"slow"]
         assert time.monotonic() - hidden_at > 5
 
 
-def test_a_pop_waits_for_news(broker: Broker) -> None:
+def test_a_pop_waits_for_news(broker: Broker, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
-        send(other, "T", b"first")
-        assert bodies(pop(client, "T")) == [b"first"]
-        waiting = client.send_request(RequestCode.POP_MESSAGE, pop_ext("T", pollTime="10000"))
+        send(other, topic, b"first")
+        assert bodies(pop(client, topic)) == [b"first"]
+        waiting = client.send_request(RequestCode.POP_MESSAGE, pop_ext(topic, pollTime="10000"))
         time.sleep(0.2)
         began = time.monotonic()
-        send(other, "T", b"second", queue_id=2)
+        send(other, topic, b"second", queue_id=2)
         answer = client.answer_to(waiting)
         assert bodies(answer) == [b"second"]
         assert time.monotonic() - began < 1
 
 
-def test_news_wakes_as_many_as_there_is_work_for(broker: Broker) -> None:
+def test_news_wakes_as_many_as_there_is_work_for(broker: Broker, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
-        send(other, "T", b"first")
-        pop(client, "T")
+        send(other, topic, b"first")
+        pop(client, topic)
         waiting = [
-            client.send_request(RequestCode.POP_MESSAGE, pop_ext("T", pollTime="3000", maxMsgNums="1"))
+            client.send_request(RequestCode.POP_MESSAGE, pop_ext(topic, pollTime="3000", maxMsgNums="1"))
             for _ in range(5)
         ]
         time.sleep(0.2)
-        sent = [other.send_request(*_plain("T", number)) for number in range(3)]
+        sent = [other.send_request(*_plain(topic, number)) for number in range(3)]
         for opaque in sent:
             assert other.answer_to(opaque).code == 0
         answers = [client.receive() for _ in waiting]
@@ -201,12 +211,12 @@ def _plain(topic: str, number: int) -> tuple[int, dict[str, str], bytes]:
     return RequestCode.SEND_MESSAGE_V2, send_ext(topic), b"%d" % number
 
 
-def test_a_pop_ends_at_its_deadline(broker: Broker) -> None:
+def test_a_pop_ends_at_its_deadline(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
-        send(client, "T", b"x")
-        pop(client, "T")
+        send(client, topic, b"x")
+        pop(client, topic)
         began = time.monotonic()
-        answer = pop(client, "T", pollTime="700")
+        answer = pop(client, topic, pollTime="700")
         assert answer.code == ResponseCode.POLLING_TIMEOUT
         assert 0.6 < time.monotonic() - began < 2
 
@@ -222,33 +232,33 @@ def test_no_room_to_wait(tmp_path: Path) -> None:
         assert codes == [209, 209, 210, 210]
 
 
-def test_in_order(broker: Broker) -> None:
+def test_in_order(broker: Broker, topic: str) -> None:
     """A queue gives nothing more until what it gave is acknowledged, but to the same attempt."""
     with broker.connect() as client:
         for number in range(6):
-            send(client, "T", b"%d" % number)
+            send(client, topic, b"%d" % number)
         ordered = {"order": "true", "queueId": "0", "maxMsgNums": "2", "invisibleTime": "1500"}
-        first = pop(client, "T", attemptId="a", **ordered)
+        first = pop(client, topic, attemptId="a", **ordered)
         assert bodies(first) == [b"0", b"1"]
         assert (first.ext["reviveQid"], first.ext["orderCountInfo"]) == ("999", "0 0 0")
-        assert pop(client, "T", attemptId="b", **ordered).code == ResponseCode.POLLING_TIMEOUT
-        assert bodies(pop(client, "T", attemptId="a", **ordered)) == [b"0", b"1"]
-        again = until_popped(client, "T", attemptId="c", **ordered)
+        assert pop(client, topic, attemptId="b", **ordered).code == ResponseCode.POLLING_TIMEOUT
+        assert bodies(pop(client, topic, attemptId="a", **ordered)) == [b"0", b"1"]
+        again = until_popped(client, topic, attemptId="c", **ordered)
         assert bodies(again) == [b"0", b"1"]
         assert "0 qo0%0 1" in again.ext["orderCountInfo"]
         for record in records(again):
             assert ack(client, again, record).code == 0
-        assert bodies(pop(client, "T", attemptId="d", **ordered)) == [b"2", b"3"]
+        assert bodies(pop(client, topic, attemptId="d", **ordered)) == [b"2", b"3"]
 
 
-def test_an_acknowledgement_in_order_wakes_who_waits(broker: Broker) -> None:
+def test_an_acknowledgement_in_order_wakes_who_waits(broker: Broker, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         for number in range(2):
-            send(client, "T", b"%d" % number)
+            send(client, topic, b"%d" % number)
         ordered = {"order": "true", "queueId": "0", "maxMsgNums": "1"}
-        first = pop(client, "T", attemptId="a", **ordered)
+        first = pop(client, topic, attemptId="a", **ordered)
         waiting = other.send_request(
-            RequestCode.POP_MESSAGE, pop_ext("T", attemptId="b", pollTime="8000", **ordered)
+            RequestCode.POP_MESSAGE, pop_ext(topic, attemptId="b", pollTime="8000", **ordered)
         )
         time.sleep(0.2)
         began = time.monotonic()
@@ -292,11 +302,11 @@ def test_priority_is_popped_first(tmp_path: Path) -> None:
         ({"pollTime": "soon"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_refused_pops(broker: Broker, more: dict[str, str], code: int) -> None:
+def test_refused_pops(broker: Broker, topic: str, more: dict[str, str], code: int) -> None:
     with broker.connect() as client:
-        send(client, "T", b"x")
-        assert client.ask(RequestCode.POP_MESSAGE, pop_ext("T") | more).code == code
-        assert bodies(pop(client, "T")) == [b"x"]
+        send(client, topic, b"x")
+        assert client.ask(RequestCode.POP_MESSAGE, pop_ext(topic) | more).code == code
+        assert bodies(pop(client, topic)) == [b"x"]
 
 
 @pytest.mark.parametrize(
@@ -311,10 +321,10 @@ def test_refused_pops(broker: Broker, more: dict[str, str], code: int) -> None:
         ({"topic": "Unknown"}, ResponseCode.TOPIC_NOT_EXIST),
     ],
 )
-def test_refused_acknowledgements(broker: Broker, more: dict[str, str], code: int) -> None:
+def test_refused_acknowledgements(broker: Broker, topic: str, more: dict[str, str], code: int) -> None:
     with broker.connect() as client:
-        send(client, "T", b"x")
-        answer = pop(client, "T")
+        send(client, topic, b"x")
+        answer = pop(client, topic)
         ext = ack_ext(answer, records(answer)[0]) | more
         assert client.ask(RequestCode.ACK_MESSAGE, ext).code == code
         hidden = client.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext | {"invisibleTime": "1000"})

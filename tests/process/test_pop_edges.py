@@ -1,6 +1,7 @@
 """POP where it is easily got wrong: filters over long stretches, retry topics of both kinds, orders, bounds."""
 
 import base64
+import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,23 @@ from tests.process.stored import whole
 from tests.process.test_pop import GROUP, QUICK, ack, ack_ext, bodies, pop, pop_ext, records, until_popped
 
 FAR_MS = str(1 << 60)
+_numbers = itertools.count(1)
 ORDERED = {"order": "true", "queueId": "0"}
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "store", *QUICK, "--set", "enablePropertyFilter=true") as broker:
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One for all that need no other: each test pops from a topic of its own."""
+    store = tmp_path_factory.mktemp("pop") / "store"
+    with Broker(store, *QUICK, "--set", "enablePropertyFilter=true") as broker:
         yield broker
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log.read_text()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"T{next(_numbers)}"
 
 
 def send_many(connection: Connection, topic: str, count: int, tag: str = "") -> None:
@@ -42,34 +53,34 @@ def hide(connection: Connection, ext: dict[str, str], invisible_ms: int, **more:
 
 
 @pytest.mark.parametrize(("exp", "kind"), [("rare", "TAG"), ("TAGS = 'rare'", "SQL92")])
-def test_a_pop_goes_on_past_what_it_does_not_want(broker: Broker, exp: str, kind: str) -> None:
+def test_a_pop_goes_on_past_what_it_does_not_want(broker: Broker, topic: str, exp: str, kind: str) -> None:
     """More than one read looks at; the pop may wait, but it need not."""
     with broker.connect() as client:
-        send_many(client, "T", 3000, "common")
-        send(client, "T", b"needle", tag="rare")
+        send_many(client, topic, 3000, "common")
+        send(client, topic, b"needle", tag="rare")
         began = time.monotonic()
-        answer = pop(client, "T", queueId="0", exp=exp, expType=kind, pollTime="20000")
+        answer = pop(client, topic, queueId="0", exp=exp, expType=kind, pollTime="20000")
         assert bodies(answer) == [b"needle"]
         assert time.monotonic() - began < 5
         assert answer.ext["msgOffsetInfo"] == "0 0 3000"
 
 
-def test_a_wrong_expression_is_refused_and_takes_nothing(broker: Broker) -> None:
+def test_a_wrong_expression_is_refused_and_takes_nothing(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
-        send(client, "T", b"x")
+        send(client, topic, b"x")
         for exp, kind in (("a >", "SQL92"), ("a", "PROLOG"), ("(" * 5000 + "a" + ")" * 5000, "SQL92")):
-            refused = pop(client, "T", exp=exp, expType=kind)
+            refused = pop(client, topic, exp=exp, expType=kind)
             assert refused.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-        assert bodies(pop(client, "T")) == [b"x"]
+        assert bodies(pop(client, topic)) == [b"x"]
 
 
-def test_a_retried_message_is_filtered_as_the_others(broker: Broker) -> None:
+def test_a_retried_message_is_filtered_as_the_others(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
-        send(client, "T", b"1", tag="red")
-        send(client, "T", b"2", tag="blue")
-        assert len(bodies(pop(client, "T", invisibleTime="1000"))) == 2
-        assert bodies(until_popped(client, "T", exp="blue")) == [b"2"]
-        assert pop(client, "T").code == ResponseCode.POLLING_TIMEOUT, "red was passed over"
+        send(client, topic, b"1", tag="red")
+        send(client, topic, b"2", tag="blue")
+        assert len(bodies(pop(client, topic, invisibleTime="1000"))) == 2
+        assert bodies(until_popped(client, topic, exp="blue")) == [b"2"]
+        assert pop(client, topic).code == ResponseCode.POLLING_TIMEOUT, "red was passed over"
 
 
 # ---- retry topics ----
@@ -114,30 +125,30 @@ def test_the_retry_topic_as_it_is(tmp_path: Path) -> None:
         assert "POP_CK" not in record.properties
 
 
-def test_a_held_pop_hears_of_a_retried_message(broker: Broker) -> None:
+def test_a_held_pop_hears_of_a_retried_message(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
-        send(client, "T", b"x")
-        pop(client, "T", invisibleTime="1000")
-        answer = pop(client, "T", pollTime="15000")
+        send(client, topic, b"x")
+        pop(client, topic, invisibleTime="1000")
+        answer = pop(client, topic, pollTime="15000")
         assert (bodies(answer), answer.ext["startOffsetInfo"]) == ([b"x"], "1 0 0")
 
 
-def test_a_suspended_message_does_not_count(broker: Broker) -> None:
+def test_a_suspended_message_does_not_count(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
-        send(client, "T", b"x")
-        answer = pop(client, "T")
+        send(client, topic, b"x")
+        answer = pop(client, topic)
         hidden = hide(client, ack_ext(answer, records(answer)[0]), 1000, suspend="true")
         assert hidden.code == 0
-        [record] = records(until_popped(client, "T"))
+        [record] = records(until_popped(client, topic))
         assert record.reconsume_times == 0
 
 
-def test_hiding_gives_a_new_receipt(broker: Broker) -> None:
+def test_hiding_gives_a_new_receipt(broker: Broker, topic: str) -> None:
     """Acknowledged by the new one it stays away; the old one is worth nothing any more."""
     with broker.connect() as client:
         for number in range(2):
-            send(client, "T", b"%d" % number)
-        answer = pop(client, "T", queueId="0")
+            send(client, topic, b"%d" % number)
+        answer = pop(client, topic, queueId="0")
         for record in records(answer):
             ext = ack_ext(answer, record)
             changed = hide(client, ext, 1500).ext
@@ -150,17 +161,17 @@ def test_hiding_gives_a_new_receipt(broker: Broker) -> None:
             ]
             receipt = " ".join(new + words[4:]) if record.body == b"0" else ext["extraInfo"]
             assert client.ask(RequestCode.ACK_MESSAGE, ext | {"extraInfo": receipt}).code == 0
-        assert bodies(until_popped(client, "T")) == [b"1"]
+        assert bodies(until_popped(client, topic)) == [b"1"]
 
 
 # ---- in order ----
 
 
-def test_hiding_in_order(broker: Broker) -> None:
+def test_hiding_in_order(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
         for number in range(2):
-            send(client, "T", b"%d" % number)
-        answer = pop(client, "T", attemptId="a", invisibleTime="500", maxMsgNums="1", **ORDERED)
+            send(client, topic, b"%d" % number)
+        answer = pop(client, topic, attemptId="a", invisibleTime="500", maxMsgNums="1", **ORDERED)
         [record] = records(answer)
         ext = ack_ext(answer, record)
         began = time.monotonic()
@@ -168,40 +179,40 @@ def test_hiding_in_order(broker: Broker) -> None:
         assert changed.code == 0
         assert changed.ext["popTime"] == answer.ext["popTime"]
         assert 2500 <= int(changed.ext["invisibleTime"]) < 5000
-        again = pop(client, "T", attemptId="b", pollTime="15000", maxMsgNums="1", **ORDERED)
+        again = pop(client, topic, attemptId="b", pollTime="15000", maxMsgNums="1", **ORDERED)
         assert bodies(again) == [b"0"]
         assert time.monotonic() - began >= 2.4, "hidden for longer"
         assert ack(client, again, records(again)[0]).code == 0
         late = hide(client, ext, 1000)
         assert (late.code, late.ext) == (0, {"invisibleTime": "0", "popTime": "0", "reviveQid": "0"})
-        assert bodies(pop(client, "T", attemptId="c", **ORDERED)) == [b"1"]
+        assert bodies(pop(client, topic, attemptId="c", **ORDERED)) == [b"1"]
 
 
-def test_batches_in_order(broker: Broker) -> None:
+def test_batches_in_order(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
         for number in range(4):
-            send(client, "T", b"%d" % number)
-        answer = pop(client, "T", attemptId="a", maxMsgNums="3", **ORDERED)
+            send(client, topic, b"%d" % number)
+        answer = pop(client, topic, attemptId="a", maxMsgNums="3", **ORDERED)
         assert bodies(answer) == [b"0", b"1", b"2"]
         for bits, left in ((0b101, b""), (0b010, b"3")):
             body = (
-                f'{{"brokerName":"b","acks":[{{"c":"{GROUP}","t":"T","r":"0","so":0,"q":0,"rq":999,'
+                f'{{"brokerName":"b","acks":[{{"c":"{GROUP}","t":"{topic}","r":"0","so":0,"q":0,"rq":999,'
                 f'"pt":{answer.ext["popTime"]},"it":60000,"b":"{base64.b64encode(bytes([bits])).decode()}"}}]}}'
             )
             assert client.ask(RequestCode.BATCH_ACK_MESSAGE, body=body.encode()).code == 0
-            assert b"".join(bodies(pop(client, "T", attemptId="b", **ORDERED))) == left
+            assert b"".join(bodies(pop(client, topic, attemptId="b", **ORDERED))) == left
 
 
-def test_acknowledging_in_order_what_was_not_popped(broker: Broker) -> None:
+def test_acknowledging_in_order_what_was_not_popped(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
         for number in range(4):
-            send(client, "T", b"%d" % number)
-        answer = pop(client, "T", attemptId="a", maxMsgNums="2", **ORDERED)
+            send(client, topic, b"%d" % number)
+        answer = pop(client, topic, attemptId="a", maxMsgNums="2", **ORDERED)
         ext = ack_ext(answer, records(answer)[0])
         assert client.ask(RequestCode.ACK_MESSAGE, ext | {"offset": "3"}).code == ResponseCode.MESSAGE_ILLEGAL
         old = f"0 {int(answer.ext['popTime']) - 1} 60000 999 0 b 0 0"
         assert client.ask(RequestCode.ACK_MESSAGE, ext | {"extraInfo": old}).code == 0
-        assert pop(client, "T", attemptId="b", **ORDERED).code == ResponseCode.POLLING_TIMEOUT
+        assert pop(client, topic, attemptId="b", **ORDERED).code == ResponseCode.POLLING_TIMEOUT
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -229,16 +240,16 @@ def test_orders_after_a_restart(tmp_path: Path, end: str) -> None:
 # ---- bounds ----
 
 
-def test_times_of_clients_whose_clock_is_wrong(broker: Broker) -> None:
+def test_times_of_clients_whose_clock_is_wrong(broker: Broker, topic: str) -> None:
     """A request born in the future waits no longer for it."""
     with broker.connect() as client:
-        send(client, "T", b"x")
-        pop(client, "T")
+        send(client, topic, b"x")
+        pop(client, topic)
         began = time.monotonic()
-        answer = pop(client, "T", bornTime=FAR_MS, pollTime="500")
+        answer = pop(client, topic, bornTime=FAR_MS, pollTime="500")
         assert answer.code == ResponseCode.POLLING_TIMEOUT
         assert time.monotonic() - began < 5
-        ext = pop_ext("T", bornTime=FAR_MS, pollTime="500")
+        ext = pop_ext(topic, bornTime=FAR_MS, pollTime="500")
         assert client.ask(RequestCode.NOTIFICATION, ext).ext["hasMsg"] == "false"
         assert time.monotonic() - began < 5
 
@@ -256,22 +267,22 @@ RECEIPTS = (
 )
 
 
-def test_receipts_that_cannot_be(broker: Broker) -> None:
+def test_receipts_that_cannot_be(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
-        send(client, "T", b"x")
-        answer = pop(client, "T", invisibleTime="3000")
+        send(client, topic, b"x")
+        answer = pop(client, topic, invisibleTime="3000")
         for receipt in RECEIPTS:
             ext = ack_ext(answer, records(answer)[0]) | {"extraInfo": receipt}
             for refused in (client.ask(RequestCode.ACK_MESSAGE, ext), hide(client, ext, 1000)):
                 assert refused.code != 0, receipt
                 assert refused.remark
-        assert bodies(until_popped(client, "T")) == [b"x"]
+        assert bodies(until_popped(client, topic)) == [b"x"]
 
 
-def test_hiding_for_too_long(broker: Broker) -> None:
+def test_hiding_for_too_long(broker: Broker, topic: str) -> None:
     with broker.connect() as client:
-        send(client, "T", b"x")
-        answer = pop(client, "T")
+        send(client, topic, b"x")
+        answer = pop(client, topic)
         ext = ack_ext(answer, records(answer)[0])
         for invisible_ms in (-1, 3 * 86_400_000 + 1, 1 << 62):
             assert hide(client, ext, invisible_ms).code == ResponseCode.INVALID_PARAMETER

@@ -89,6 +89,13 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One for all tests of refused fields."""
+    with Broker(tmp_path_factory.mktemp("fields") / "store", *LATE) as broker:
+        yield broker
+
+
 def test_a_committed_message_as_it_is_stored(broker: Broker) -> None:
     with broker.connect() as client:
         half = prepare(client, "Tx", b"paid", KEYS="k")
@@ -206,8 +213,8 @@ def test_a_delay_counts_from_the_commit(broker: Broker, delay: str) -> None:
         {"commitLogOffset": str(1 << 70)},
     ],
 )
-def test_a_bad_field_is_named(broker: Broker, broken: dict[str, str]) -> None:
-    with broker.connect() as client:
+def test_a_bad_field_is_named(lasting: Broker, broken: dict[str, str]) -> None:
+    with lasting.connect() as client:
         half = prepare(client, "Tx", b"x")
         answer = client.ask(RequestCode.END_TRANSACTION, end_ext(half, COMMIT) | broken)
         assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -216,8 +223,8 @@ def test_a_bad_field_is_named(broker: Broker, broken: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("gone", ["producerGroup", "tranStateTableOffset", "commitLogOffset", "msgId"])
-def test_a_missing_field_is_named(broker: Broker, gone: str) -> None:
-    with broker.connect() as client:
+def test_a_missing_field_is_named(lasting: Broker, gone: str) -> None:
+    with lasting.connect() as client:
         ext = end_ext(prepare(client, "Tx", b"x"), COMMIT)
         del ext[gone]
         answer = client.ask(RequestCode.END_TRANSACTION, ext)
