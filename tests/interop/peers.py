@@ -64,6 +64,8 @@ class Apache:
     """Apache 5.5.0 on a store folder. `settings` are lines of its broker.conf."""
 
     kind = "apache"
+    program = "client5"
+    options: tuple[str, ...] = ()
 
     def __init__(self, store: Path, settings: dict[str, str], wait_s: float = 90) -> None:
         self.store = store
@@ -73,9 +75,8 @@ class Apache:
         self.address, self.name_server = f"127.0.0.1:{broker}", f"127.0.0.1:{name_server}"
         naming = {"listenPort": str(name_server), "rocketmqHome": str(self.home)}
         all_settings = self._settings(broker, ha) | settings
-        command = java(
-            "client5", "Apache", self.home, "-Xmx1g", "-Xms256m", f"-Drocketmq.home.dir={self.home}"
-        )
+        options = ("-Xms256m", f"-Drocketmq.home.dir={self.home}", *self.options)
+        command = java(self.program, "Apache", self.home, "-Xmx1g", *options)
         confs = [_write(self.home / "namesrv.conf", naming), _write(self.home / "broker.conf", all_settings)]
         self.log = self.home / "out.log"
         with self.log.open("wb") as log:
@@ -137,6 +138,21 @@ class Apache:
         self.kill()
 
 
+class Apache4(Apache):
+    """Apache 4.9.7, which wants its logging configured, and private parts of the JDK to let go of mapped files."""
+
+    kind = "apache4"
+    program = "broker4"
+    options = ("--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-opens=java.base/java.nio=ALL-UNNAMED",
+               "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")  # fmt: skip
+
+    def _settings(self, port: int, ha_port: int) -> dict[str, str]:
+        (self.home / "conf").mkdir()
+        for program in ("broker", "namesrv"):
+            (self.home / "conf" / f"logback_{program}.xml").write_text("<configuration/>")
+        return super()._settings(port, ha_port)
+
+
 def address(text: str) -> tuple[str, int]:
     """`host:port` as Python's sockets want it."""
     host, port = text.rsplit(":", 1)
@@ -149,13 +165,15 @@ def _write(path: Path, settings: dict[str, str]) -> str:
 
 
 def free_ports() -> tuple[int, int, int]:
-    """Ports for a broker (its VIP port, two below, is free, too), a name server and the replication nobody uses."""
+    """Ports for a broker, a name server and the replication nobody uses, which 4.9 has behind the broker's own one.
+    The broker's VIP port, two below, is free, too."""
     for _ in range(100):
         sockets = [socket.socket() for _ in range(4)]
         try:
-            for each in sockets[:3]:
+            for each in sockets[:2]:
                 each.bind(("127.0.0.1", 0))
             broker = int(sockets[0].getsockname()[1])
+            sockets[2].bind(("127.0.0.1", broker + 1))
             sockets[3].bind(("127.0.0.1", broker - 2))
             return broker, int(sockets[1].getsockname()[1]), int(sockets[2].getsockname()[1])
         except OSError:

@@ -20,6 +20,10 @@ JAVA = HERE / "java"
 GO = HERE / "go"
 BUILT = HERE.parents[1] / "build" / "interop"
 FETCH_S = 540
+PROGRAMS = {
+    "client4": ("client4", "driver"), "client5": ("broker", "client5", "driver"), "broker4": ("broker",),
+}  # fmt: skip
+"""The folders of their sources, by that of the pom.xml."""
 
 
 class Unavailable(Exception):
@@ -68,11 +72,11 @@ def _digest(paths: list[Path]) -> str:
 
 @cache
 def java_class_path(version: str) -> str:
-    """The class path of `client4` or `client5` with our driver compiled into its first folder."""
+    """The class path of one of `PROGRAMS` with what is ours compiled into its first folder."""
     if lack := missing("java", "javac", "mvn"):
         raise Unavailable(lack)
     pom = JAVA / version / "pom.xml"
-    sources = sorted([*(JAVA / "driver").glob("*.java"), *(JAVA / version).glob("*.java")])
+    sources = sorted(source for folder in PROGRAMS[version] for source in (JAVA / folder).glob("*.java"))
     with _alone():
         jars, classes = BUILT / f"{version}.classpath", BUILT / version
         stamp, wanted = classes / ".sources", _digest([pom, *sources])

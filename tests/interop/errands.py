@@ -1,0 +1,308 @@
+"""Work of each kind that is left at one broker and finished at another one, by raw frames.
+
+`leave` gives it to the first; `finish` waits at the second until what was pending has come; `verify` is asked last of
+all: nothing came twice, and nothing that must not. Bodies and keys begin with the errand's mark, so that several can be
+under way. Topics are those of the recorded stores; what is near is due some seconds after it was left.
+"""
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from tests.interop.contents import read
+from tests.interop.peers import BROKER
+from tests.process import Connection
+from tests.process import test_transactions as transactions
+from tests.process.requests import pull, send_ext, topic_ext
+from tests.process.stored import whole
+from tests.process.test_pop import ack_ext, pop, records
+from tests.process.test_requests import item
+from tests.process.test_send_back import back, place
+from tests.process.test_timers import recall, timed
+
+WAIT_S = 60
+NEAR_S, FAR_S, HIDDEN_S = 10, 86_400, 3600
+SQL, TAG = {"expressionType": "SQL92", "subscription": "a = 5"}, "ours"
+
+
+@dataclass
+class Errand(ABC):
+    mark: str
+
+    @abstractmethod
+    def leave(self, client: Connection) -> None: ...
+
+    def finish(self, client: Connection) -> None:  # noqa: B027
+        """Nothing, unless something is pending."""
+
+    @abstractmethod
+    def verify(self, client: Connection) -> None: ...
+
+    def body(self, what: str) -> bytes:
+        return f"{self.mark} {what}".encode()
+
+
+@dataclass
+class Later(Errand):
+    """What comes to `topic` by itself, once each: `near` and `never` are bodies."""
+
+    topic: ClassVar[str]
+    near: ClassVar[tuple[str, ...]]
+    never: ClassVar[tuple[str, ...]] = ()
+
+    def finish(self, client: Connection) -> None:
+        await_bodies(client, self.topic, [self.body(what) for what in self.near])
+
+    def verify(self, client: Connection) -> None:
+        found = Counter(bodies(client, self.topic))
+        assert [found[self.body(what)] for what in self.near] == [1] * len(self.near), self
+        come = [what for what in self.never if self.body(what) in found]
+        assert not come, f"{self}: {come} came"
+
+
+@dataclass
+class Delayed(Later):
+    near_level: int = 3
+    far_level: int = 18
+
+    topic = "GoldenDelay"
+    near = ("delayed",)
+    never = ("far",)
+
+    def leave(self, client: Connection) -> None:
+        put(client, self.topic, self.body("delayed"), DELAY=str(self.near_level))
+        put(client, self.topic, self.body("far"), DELAY=str(self.far_level))
+
+    def verify(self, client: Connection) -> None:
+        super().verify(client)
+        waiting = [record.body for record in whole(client, "SCHEDULE_TOPIC_XXXX", self.far_level - 1)]
+        assert waiting.count(self.body("far")) == 1
+
+
+@dataclass
+class Timed(Later):
+    topic = "GoldenTimer"
+    near = ("timed",)
+    never = ("far", "recalled")
+
+    def leave(self, client: Connection) -> None:
+        put(client, self.topic, self.body("timed"), TIMER_DELAY_SEC=str(NEAR_S))
+        put(client, self.topic, self.body("far"), TIMER_DELAY_SEC=str(FAR_S))
+        sent = put(client, self.topic, self.body("recalled"), TIMER_DELAY_SEC=str(NEAR_S))
+        ok(recall(client, self.topic, sent.ext["recallHandle"]))
+
+
+@dataclass
+class SentBack(Later):
+    """A message that a consumer could not do, and one that it gave up."""
+
+    level: int = 3
+
+    topic = "%RETRY%Workers"
+    near = ("hard",)
+
+    def leave(self, client: Connection) -> None:
+        for what, level in (("hard", self.level), ("dead", -1)):
+            sent = put(client, "Work", self.body(what))
+            ok(back(client, place(sent.ext["msgId"]), level=level))
+
+    def verify(self, client: Connection) -> None:
+        super().verify(client)
+        assert bodies(client, "%DLQ%Workers").count(self.body("dead")) == 1
+
+
+@dataclass
+class Paid(Errand):
+    """Transactions: one of each end, and two that stay open. `halves`: open ones, and what is said when asked.
+    `decided` is common to all that go the same way: nobody may ask about these any more."""
+
+    decided: set[bytes] = field(default_factory=set)
+    groups: set[str] = field(default_factory=lambda: {"PG"})
+
+    def __post_init__(self) -> None:
+        ends = {"committed": transactions.COMMIT, "undone": transactions.ROLLBACK}
+        self._ended = {self.body(what): end for what, end in ends.items()}
+        self.halves = {self.body(f"to be {what}"): end for what, end in ends.items()}
+
+    def leave(self, client: Connection) -> None:
+        """The open ones first, so that the marks of the others count beyond this broker's stay."""
+        for body in self.halves:
+            transactions.prepare(client, "GoldenTx", body)
+        for body, end in self._ended.items():
+            ok(transactions.end(client, transactions.prepare(client, "GoldenTx", body), end))
+        self.decided |= self._ended.keys()
+
+    def finish(self, client: Connection) -> None:
+        for group in self.groups:
+            transactions.join(client, group)
+        left, deadline = dict(self.halves), time.monotonic() + WAIT_S
+        while left:
+            assert time.monotonic() < deadline, f"nobody asks about {left}"
+            half, record = transactions.await_check(client)
+            assert record.body not in self.decided
+            if (said := left.pop(record.body, None)) is not None:
+                ext = transactions.end_ext(half, said, checked=True)
+                ok(
+                    client.ask(
+                        RequestCode.END_TRANSACTION, ext | {"producerGroup": record.properties["PGROUP"]}
+                    )
+                )
+
+    def verify(self, client: Connection) -> None:
+        found = Counter(bodies(client, "GoldenTx"))
+        for body, said in (self.halves | self._ended).items():
+            assert found[body] == (said == transactions.COMMIT), body
+
+
+@dataclass
+class Popped(Later):
+    """Six are taken for a while, two of them acknowledged, and one kept for long: it is acknowledged at the end."""
+
+    topic = "%RETRY%Makers_Made"
+    near = ("2", "3", "4")
+    never = ("0", "1", "5")
+
+    def leave(self, client: Connection) -> None:
+        ok(client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Made", 1)))
+        for number in range(6):
+            put(client, "Made", self.body(f"{number}"))
+        taken = self._pop(client, maxMsgNums="5", invisibleTime=f"{NEAR_S}000")
+        assert len(records(taken)) == 5
+        for record in records(taken)[:2]:
+            ok(client.ask(RequestCode.ACK_MESSAGE, acknowledgement(taken, record)))
+        kept = self._pop(client, maxMsgNums="1", invisibleTime=f"{HIDDEN_S}000")
+        [record] = records(kept)
+        self._kept = acknowledgement(kept, record)
+
+    def _pop(self, client: Connection, **more: str) -> RemotingCommand:
+        return ok(pop(client, "Made", consumerGroup="Makers", queueId="0", **more))
+
+    def verify(self, client: Connection) -> None:
+        super().verify(client)
+        ok(client.ask(RequestCode.ACK_MESSAGE, self._kept))
+
+
+@dataclass
+class Ordered(Errand):
+    """Two of four are popped in order: until they are acknowledged nobody gets the others."""
+
+    def leave(self, client: Connection) -> None:
+        ok(client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(f"{self.mark}Ordered", 1)))
+        for number in range(4):
+            put(client, f"{self.mark}Ordered", self.body(f"{number}"))
+        taken = self._pop(client, "left")
+        assert [record.body for record in records(taken)] == [self.body("0"), self.body("1")]
+        self._taken = [acknowledgement(taken, record) for record in records(taken)]
+
+    def _pop(self, client: Connection, attempt: str) -> RemotingCommand:
+        return pop(
+            client, f"{self.mark}Ordered", consumerGroup="Makers", queueId="0", order="true", maxMsgNums="2",
+            invisibleTime=f"{HIDDEN_S}000", attemptId=attempt,
+        )  # fmt: skip
+
+    def verify(self, client: Connection) -> None:
+        assert self._pop(client, "too early").code == ResponseCode.POLLING_TIMEOUT
+        for one in self._taken:
+            ok(client.ask(RequestCode.ACK_MESSAGE, one))
+        assert [record.body for record in records(self._pop(client, "next"))] == [
+            self.body("2"),
+            self.body("3"),
+        ]
+
+
+@dataclass
+class Sent(Errand):
+    """A message to a topic of each kind, found by its keys; and an offset that was committed."""
+
+    def leave(self, client: Connection) -> None:
+        light = {"INNER_MULTI_DISPATCH": "%LMQ%one,%LMQ%three"}
+        for topic, more in (
+            ("GoldenPlain", {}),
+            ("GoldenOrder", {}),
+            ("GoldenMulti", light),
+            ("GoldenSql", {"a": "5"}),
+        ):
+            put(client, topic, self.body(topic), KEYS=f"{self.mark}-key both", UNIQ_KEY=f"{self.mark}-{topic}",
+                TAGS=TAG, **more)  # fmt: skip
+        batch = b"".join(item(self.body(f"{n}"), f"KEYS\x01{self.mark}{n}\x02".encode()) for n in range(3))
+        ok(client.ask(RequestCode.SEND_BATCH_MESSAGE, send_ext("GoldenBatch", m="true"), batch))
+        binary = send_ext("GoldenBinary")
+        ok(client.ask(RequestCode.SEND_MESSAGE_V2, binary, self.body("binary"), serializer=1))
+        group = json.dumps({"groupName": f"{self.mark}Readers", "retryMaxTimes": 5}).encode()
+        ok(client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group))
+        ok(client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, self._place() | {"commitOffset": "3"}))
+
+    def _place(self) -> dict[str, str]:
+        return {"consumerGroup": f"{self.mark}Readers", "topic": "GoldenPlain", "queueId": "2"}
+
+    def verify(self, client: Connection) -> None:
+        for topic in ("GoldenPlain", "GoldenOrder", "GoldenMulti", "GoldenSql"):
+            for key in (f"{self.mark}-key", "both", f"{self.mark}-{topic}"):
+                found = [record.body for record in found_by(client, topic, key)]
+                assert self.body(topic) in found, (topic, key)
+        for number in range(3):
+            [record] = found_by(client, "GoldenBatch", f"{self.mark}{number}")
+            assert record.body == self.body(f"{number}")
+        assert bodies(client, "GoldenBinary").count(self.body("binary")) == 1
+        assert ok(client.ask(RequestCode.QUERY_CONSUMER_OFFSET, self._place())).ext["offset"] == "3"
+
+
+@dataclass
+class Filtered(Errand):
+    """What SQL92 and a tag let through, of what was there and of what was sent."""
+
+    def leave(self, client: Connection) -> None:
+        put(client, "GoldenSql", self.body("five"), a="5", TAGS=TAG)
+        put(client, "GoldenSql", self.body("six"), a="6", TAGS="other")
+        self._seen = [self._through(client, **of) for of in (SQL, {"subscription": TAG})]
+        assert all(self.body("five") in found and self.body("six") not in found for found in self._seen)
+
+    def _through(self, client: Connection, **of: str) -> list[bytes]:
+        return [
+            record.body for queue in range(4) for record in records(pull(client, "GoldenSql", 0, queue, **of))
+        ]
+
+    def verify(self, client: Connection) -> None:
+        for seen, of in zip(self._seen, (SQL, {"subscription": TAG}), strict=True):
+            assert [one for one in self._through(client, **of) if one in seen] == seen
+
+
+def put(client: Connection, topic: str, body: bytes, **properties: str) -> RemotingCommand:
+    return ok(timed(client, topic, body, **properties))
+
+
+def acknowledgement(popped: RemotingCommand, record: Record) -> dict[str, str]:
+    """Of a message that `Makers` popped. Receipts name the broker."""
+    ext = ack_ext(popped, record)
+    words = ext["extraInfo"].split()
+    words[5] = BROKER
+    return ext | {"consumerGroup": "Makers", "extraInfo": " ".join(words)}
+
+
+def ok(answer: RemotingCommand) -> RemotingCommand:
+    assert answer.code == 0, answer.remark
+    return answer
+
+
+def bodies(client: Connection, topic: str) -> list[bytes]:
+    """Of a topic of up to four queues."""
+    return [decode(one).body for queue in range(4) for one in read(client, topic, queue)]
+
+
+def await_bodies(client: Connection, topic: str, wanted: list[bytes]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while missing := set(wanted) - set(bodies(client, topic)):
+        assert time.monotonic() < deadline, f"{topic}: {missing} did not come"
+        time.sleep(0.1)
+
+
+def found_by(client: Connection, topic: str, key: str) -> list[Record]:
+    """What the index has of that key."""
+    ext = {"topic": topic, "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(1 << 62)}
+    return records(client.ask(RequestCode.QUERY_MESSAGE, ext))

@@ -1,0 +1,59 @@
+"""Config files with members that a newer version could have written, and the files of Apache's that we never touch."""
+
+import hashlib
+from pathlib import Path
+
+from firearrow.broker.fastjson import dumps, loads
+
+OFFSETS = "lmqConsumerOffset.json"
+ENTRIES: dict[str, tuple[str, ...]] = {
+    "topics.json": ("topicConfigTable", "GoldenPlain"),
+    "subscriptionGroup.json": ("subscriptionGroupTable", "SELF_TEST_C_GROUP"),
+    "timermetrics": ("timingCount", "GoldenTimer"),
+    "messageRequestMode.json": ("messageRequestModeMap", "GoldenPop", "CG_POP"),
+    OFFSETS: (), "delayOffset.json": (), "consumerOrderInfo.json": (),
+}  # fmt: skip
+"""Config files, and which entry gets a member that a newer version could have written."""
+NAME, VALUE = "addedLater", {"of": [1, None, "ü"], "7": {"deep": True}}
+NOT_OURS = ("compaction", "rocksdbstore", "config/consumerFilter.json", "config/transactionMetrics")
+
+
+def add_members(root: Path) -> int:
+    """Write a member into each config file, its data version and an entry of it; how many were written."""
+    count = 0
+    for name, entry in ENTRIES.items():
+        if not (file := root / "config" / name).exists():
+            continue
+        document = loads(file.read_bytes())
+        for place in _places(document, entry):
+            place[NAME] = VALUE
+            count += 1
+        file.write_bytes(dumps(document))
+    return count
+
+
+def members_kept(root: Path) -> int:
+    files = [(root / "config" / name, entry) for name, entry in ENTRIES.items()]
+    documents = [(loads(file.read_bytes()), entry) for file, entry in files if file.exists()]
+    return sum(
+        place.get(NAME) == VALUE for document, entry in documents for place in _places(document, entry)
+    )
+
+
+def _places(document: dict[str, object], entry: tuple[str, ...]) -> list[dict[str, object]]:
+    """The document's own object, that of its version, and the entry's, as far as there are."""
+    found: list[object] = [document, document.get("dataVersion")]
+    at: object = document if entry else None
+    for step in entry:
+        at = at.get(step) if isinstance(at, dict) else None
+    return [one for one in [*found, at] if isinstance(one, dict)]
+
+
+def not_ours(root: Path) -> dict[Path, bytes]:
+    """Digests of what we have no table for."""
+    return {
+        path: hashlib.sha256(path.read_bytes()).digest()
+        for name in NOT_OURS
+        for path in [root / name, *(root / name).rglob("*")]
+        if path.is_file()
+    }
