@@ -130,7 +130,7 @@ class App:
 
     def _make_state(self, options: Options) -> None:
         root = Path(options.store_root)
-        self._saver = Saver(self._loop)
+        self._saver = Saver(self._loop, self._settle)
         try:
             self._journal = Journal(root / "journal", self._store.run, self._store.written)
         except OSError as error:
@@ -193,7 +193,7 @@ class App:
             pulls,
             QueryHandler(store, clients, config),
             self._clients_handler,
-            OffsetsHandler(offsets, topics, groups, store, config, self._keep_offsets),
+            OffsetsHandler(offsets, topics, groups, store, config, parts.keep_offsets),
             QueuesHandler(store),
             LocksHandler(state.locks),
             TopicsHandler(topics, offsets, store, stats=stats, config=config, clock=clock),
@@ -312,9 +312,11 @@ class App:
         self._holds.news(queues)
         self._living.news(queues)
 
-    def _keep_offsets(self) -> None:
-        """An answered commit is as durable as an answered message."""
-        if self._config.options.sync_flush:
+    def _settle(self) -> None:
+        """What a file of progress speaks of is on the disk before the file is. Runs in another thread. OSError."""
+        if hasattr(self, "_flusher"):  # a start may fail before
+            self._flusher.settle()
+        with contextlib.suppress(OSError):  # it has said so
             self._journal.sync()
 
     def _synced(self, physical_offset: int) -> None:

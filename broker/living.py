@@ -78,7 +78,8 @@ class Living:
     def _make_delays(self, parts: Parts) -> DelayService:
         offsets = DelayOffsets(parts.clock, lambda: parts.saver.changed("delays"))
         options = parts.config.options
-        load(parts.saver, "delays", Path(options.store_root) / "config" / "delayOffset.json", offsets)
+        path = Path(options.store_root) / "config" / "delayOffset.json"
+        load(parts.saver, "delays", path, offsets, progress=True)
         self._delay_routes = DelaysHandler(offsets).routes()
         return DelayService(
             parts.loop,

@@ -23,3 +23,8 @@ class Parts(NamedTuple):
     config: Config
     clock: Clock
     stats: Stats
+
+    def keep_offsets(self) -> None:
+        """An answered commit is as durable as an answered message."""
+        if self.config.options.sync_flush:
+            self.journal.sync()

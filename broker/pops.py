@@ -51,7 +51,7 @@ class Pops:
             PopHandler(
                 popping, self._holds, turn, state.topics, state.groups, state.clients, filters, config, clock
             ),
-            AcksHandler(store, acking, turn, state.topics, config),
+            AcksHandler(store, acking, turn, state.topics, config, parts.keep_offsets),
             NotificationHandler(store, access, self._orders, self._holds, self._notices, filters, clock),
             PeekHandler(store, access, stats),
         )

@@ -78,17 +78,19 @@ class State:
         topics_loaded = load(saver, "topics", folder / "topics.json", topics)
         load(saver, "groups", folder / "subscriptionGroup.json", groups)
         offsets_name = "lmqConsumerOffset.json" if options.lmq else "consumerOffset.json"
-        load(saver, "offsets", folder / offsets_name, offsets)
+        load(saver, "offsets", folder / offsets_name, offsets, progress=True)
         modes = RequestModes(changed=lambda: saver.soon("modes"))
         load(saver, "modes", folder / "messageRequestMode.json", modes, make=False)
         return State(topics, groups, offsets, clients, RebalanceLocks(clock), modes, topics_loaded)
 
 
-def load(saver: Saver, name: str, path: Path, table: Table, *, make: bool = True) -> bool:
+def load(
+    saver: Saver, name: str, path: Path, table: Table, *, make: bool = True, progress: bool = False
+) -> bool:
     """Load the table from its file and let `saver` keep the file under `name`; False if that
     is not what was written last.
 
-    `make`: write the file at once, then. StartError.
+    `make`: write the file at once, then; `progress`: it says how far the log was worked off. StartError.
     """
     file = ConfigFile(path)
     try:
@@ -100,7 +102,14 @@ def load(saver: Saver, name: str, path: Path, table: Table, *, make: bool = True
             f"cannot open the store {path.parent.parent} ({error.filename or path}: {error.strerror or error}): "
             "make room, set its permissions, or name another folder with --store"
         ) from None
-    saver.add(name, lambda: file.write(table.to_json()))
+
+    def save() -> None:
+        text = table.to_json()
+        if progress:
+            saver.settle()
+        file.write(text)
+
+    saver.add(name, save)
     return loaded and not file.is_older
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Callable
 
 from firearrow._native.store.store import MessageStore, Placed, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -31,14 +32,23 @@ NOT_CHANGED = {"invisibleTime": "0", "popTime": "0", "reviveQid": "0"}
 
 
 class AcksHandler:
+    """`keep()` makes offsets as durable as the flush mode promises: what was popped in order is acknowledged by one."""
+
     def __init__(
-        self, store: MessageStore, acking: Acking, turn: Turn, topics: TopicTable, config: Config
+        self,
+        store: MessageStore,
+        acking: Acking,
+        turn: Turn,
+        topics: TopicTable,
+        config: Config,
+        keep: Callable[[], None],
     ) -> None:
         self._store = store
         self._acking = acking
         self._turn = turn
         self._topics = topics
         self._config = config
+        self._keep = keep
 
     def routes(self) -> Routes:
         return {
@@ -57,6 +67,8 @@ class AcksHandler:
             self._acking.acknowledge_in_order(
                 group, topic, queue_id, offset, receipt.pop_ms, receipt.invisible_ms
             )
+            if not request.is_oneway:
+                self._keep()
             return request.answer()
         acks = Acks(topic, group, queue_id, receipt.start_offset, receipt.pop_ms, receipt.broker, (offset,))
         return self._when_stored(request, peer, request.answer(), self._put(acks, receipt))
@@ -143,6 +155,7 @@ class AcksHandler:
         if revive_queue == ORDER_REVIVE_QUEUE:
             for offset in offsets:
                 self._acking.acknowledge_in_order(group, topic, queue_id, offset, pop_ms, invisible_ms)
+            self._keep()
             return None
         acks = Acks(topic, group, queue_id, start, pop_ms, broker, tuple(offsets), alone=False)
         receipt = Receipt(start, pop_ms, invisible_ms, revive_queue, "", broker)

@@ -2,6 +2,7 @@
 turn's messages gather while one sync runs); otherwise it runs every flushIntervalCommitLog. Touches no table."""
 
 import asyncio
+import errno
 import logging
 import threading
 from collections.abc import Callable
@@ -9,6 +10,9 @@ from collections.abc import Callable
 from firearrow._native.store.store import MessageStore
 
 log = logging.getLogger("firearrow.flusher")
+
+SETTLE_S = 0.1
+"""Who waits for the log looks again by then: the thread may have ended."""
 
 
 class Flusher:
@@ -33,6 +37,7 @@ class Flusher:
         self._synced = synced
         self._failed = failed
         self._wake = threading.Event()
+        self._passed = threading.Condition()
         self._stopping = False
         self._unprepared = self._unmarked = False
         self._queues_at = 0.0
@@ -43,6 +48,19 @@ class Flusher:
 
     def soon(self) -> None:
         self._wake.set()
+
+    def settle(self) -> None:
+        """What is written to the log by now is on the disk when this returns; not for the loop's thread while this one
+        runs. OSError: the disk has refused a flush."""
+        until = self._store.written
+        with self._passed:
+            while self._store.flushed < until and self._thread.is_alive():
+                self._wake.set()
+                self._passed.wait(SETTLE_S)
+        if self._store.flushed < until:
+            if not self._store.writable:
+                raise OSError(errno.EIO, "the log cannot be flushed")
+            self._store.sync()
 
     def stop(self) -> None:
         """Return when the thread has ended; what is unsynced is left to the store's close."""
@@ -74,6 +92,8 @@ class Flusher:
             offset = self._store.sync()
             if self._sync_flush:
                 self._call(self._synced, offset)
+            with self._passed:
+                self._passed.notify_all()
         self._prepare()
         if self._loop.time() >= self._queues_at:
             self._flush_queues()

@@ -43,7 +43,11 @@ class Saved:
 
 
 class Saver:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    """`settle()` brings log and journal to the disk, in the writing thread: files of progress must not be ahead of what
+    they speak of, and what the journal holds of older progress must not come back behind them. OSError."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, settle: Callable[[], None] = lambda: None) -> None:
+        self.settle = settle
         self._loop = loop
         self._tables: dict[str, Saved] = {}
         self._waiting: deque[tuple[asyncio.Future[bool], dict[str, int]]] = deque()

@@ -102,11 +102,21 @@ class ReviveService:
 
     def start(self) -> None:
         for number in range(self._config.options.revive_queues):
-            settled = self._offsets.committed(GROUP, self._topic, number)
-            queue = ReviveQueue(number, max(settled + 1, self._store.min_offset(self._topic, number)))
+            queue = ReviveQueue(
+                number, max(self._settled_before(number) + 1, self._store.min_offset(self._topic, number))
+            )
             queue.resume = self._resumes.get(number, 0)
             self._queues.append(queue)
         self._arm()
+
+    def _settled_before(self, number: int) -> int:
+        """The last check point that was settled. A power cut may have taken it back; what comes to its place is new."""
+        settled = self._offsets.committed(GROUP, self._topic, number)
+        last = max(self._store.max_offset(self._topic, number), 0) - 1
+        if settled > last:
+            settled = last
+            self._offsets.commit(GROUP, self._topic, number, settled)
+        return settled
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -23,6 +23,8 @@ class Clockwork:
         self.log = timer_log
         self.check = check
         self.read_ms = check.read_ms
+        self.laid = check.flushed
+        """Position in the log up to which wheel and check point know all: what is saved as flushed."""
         self._clock = clock
 
     def floor_ms(self) -> int:
@@ -47,3 +49,4 @@ class Clockwork:
     def moved(self) -> None:
         """Write the check point. OSError."""
         self.check.moved(self._clock.now_ms())
+        self.laid = self.log.end

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firearrow._native.bulk.timerunits import UnitSurvey
+from firearrow._native.store.names import make_folder, sync_folder
 
 UNIT = struct.Struct(">iqiqiqiiq")
 PREV_AT = 4
@@ -53,13 +54,20 @@ class Unit(NamedTuple):
 
 
 class LogFile:
-    """One file, mapped for reading."""
+    """One file, mapped for reading; size and name are on the disk before anything is written to it. OSError."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:
         self.path = path
         self.start = start
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        os.ftruncate(self.fd, size)
+        try:
+            if os.fstat(self.fd).st_size != size:
+                os.ftruncate(self.fd, size)
+                os.fdatasync(self.fd)
+                sync_folder(str(path.parent))
+        except OSError:
+            os.close(self.fd)
+            raise
         self.map = mmap.mmap(self.fd, size, prot=mmap.PROT_READ)
 
     def close(self) -> None:
@@ -75,7 +83,8 @@ class TimerLog:
 
     def __init__(self, folder: Path, file_bytes: int) -> None:
         self._folder = folder
-        folder.mkdir(exist_ok=True)
+        make_folder(str(folder))
+        sync_folder(str(folder))  # files that a killed process has made
         paths = sorted(path for path in folder.iterdir() if path.name.isdecimal() and path.stat().st_size)
         self.file_bytes = paths[0].stat().st_size if paths else file_bytes
         for before, path in zip([None, *paths], paths, strict=False):
@@ -147,9 +156,7 @@ class TimerLog:
     def cut(self, end: int) -> None:
         """Nothing behind `end` belongs to the log. OSError."""
         while self._files and self._files[-1].start > end:
-            file = self._files.pop()
-            file.close()
-            file.path.unlink()
+            self._delete(self._files.pop())
         if self._files:
             file = self._files[-1]
             at = end - file.start
@@ -191,9 +198,13 @@ class TimerLog:
             unit = self._at(self._files[0], self._full - UNIT.size)
             if unit is None or unit.physical_offset >= physical_offset:
                 return
-            file = self._files.pop(0)
-            file.close()
-            file.path.unlink()
+            self._delete(self._files.pop(0))
+
+    def _delete(self, file: LogFile) -> None:
+        """Gone for good before the next one goes. OSError."""
+        file.close()
+        file.path.unlink()
+        sync_folder(str(self._folder))
 
     def sync(self, position: int) -> None:
         """Bring what lies at or behind `position` to the disk. OSError."""

@@ -176,7 +176,7 @@ class TimerService:
     def save(self) -> None:
         """Bring wheel, log and check point to the disk; may run in another thread. OSError."""
         works = self._works
-        end = works.log.end
+        end = works.laid  # before the files: what is laid meanwhile is not theirs to tell
         works.log.sync(works.check.flushed)
         works.wheel.sync()
         works.check.sync(end)

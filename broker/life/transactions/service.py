@@ -154,12 +154,14 @@ class TransactionService:
         return min(max(committed, low), high)
 
     def _keep_offsets(self) -> None:
+        """They count if the log holds the copies and marks that they speak of."""
+        end = 0 if self._config.options.sync_flush else self._store.written
         for topic, offset in (
             (names.HALF_TOPIC, self._ledger.base),
             (names.OP_HALF_TOPIC, self._ledger.op_base),
         ):
             if self._kept[topic] != offset:
-                self._offsets.commit(half.GROUP, topic, 0, offset)
+                self._offsets.commit(half.GROUP, topic, 0, offset, end)
                 self._kept[topic] = offset
 
 
