@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from firearrow._native.store.record import decode
+from tests.crash.promises import Promises
 from tests.crash.recording import Kind, Op
 
 Queue = tuple[str, int]
@@ -34,6 +35,8 @@ class Truth:
     """`log`: the bytes of the log by physical offset; `records` by their physical offset, in order."""
 
     options: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of a whole broker, beside the options of its store."""
     log: bytearray = field(default_factory=bytearray)
     records: list[Known] = field(default_factory=list)
     ends: set[int] = field(default_factory=set)
@@ -54,6 +57,8 @@ class Truth:
                 mark = json.loads(op.data)
                 if mark["what"] == "options":
                     truth.options = {name: value for name, value in mark.items() if name != "what"}
+                elif mark["what"] == "settings":
+                    truth.settings = {name: value for name, value in mark.items() if name != "what"}
                 elif mark["what"] == "putting":
                     put.append(mark)
                 elif mark["what"] == "derived":
@@ -114,6 +119,7 @@ class Claims:
     """Config file → version that must be there, version that may be."""
     commits: dict[Queue, tuple[int, int, int]] = field(default_factory=dict)
     """Queue → offset that must be known after a power cut, after a kill, and that may be known."""
+    promises: Promises = field(default_factory=Promises)
 
     def apply(self, op: Op) -> None:
         if op.kind != Kind.MARK:
@@ -126,6 +132,8 @@ class Claims:
                 self.written = max(self.written, mark["end"])
             case "synced":
                 self.synced = max(self.synced, mark["end"])
+            case "stored":  # the record that begins there was written, whole
+                self.written = max(self.written, mark["at"] + 1)
             case "acknowledged":  # the record that begins there is on the disk, whole
                 self.written = self.synced = max(self.synced, mark["at"] + 1)
             case "dropping":
@@ -147,4 +155,4 @@ class Claims:
             case "saved":
                 self.saved[mark["file"]] = (mark["version"], mark["version"])
             case _:
-                pass
+                self.promises.apply(mark)

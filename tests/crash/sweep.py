@@ -11,7 +11,11 @@ from tests.crash.claims import Claims, Truth
 from tests.crash.cuts import Cut, drawn, every, extremes, image_of
 from tests.crash.disk import Disk
 from tests.crash.judge import Judge
+from tests.crash.pending_judge import PendingJudge
 from tests.crash.recording import Op
+
+LATER_MS = 600_000
+"""All that was recorded is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,7 @@ class Sweep:
     def run(self) -> Tally:
         truth = Truth.of(self.ops)
         judge = Judge(truth)
+        pending = PendingJudge(truth.settings, time.time_ns() // 1_000_000 + LATER_MS)
         disk, claims, tally = Disk(), Claims(truth.options["segment_bytes"]), Tally()
         seen: set[int] = set()
         root = self.room / "state"
@@ -76,7 +81,11 @@ class Sweep:
                 seen.add(print_of)
                 tally.states += 1
                 folder.make(root, image)
-                faults = judge.faults(root, claims, kill=cut.name == "kill", again_clean=number % 2 == 0)
+                kill = cut.name == "kill"
+                faults = judge.faults(root, claims, kill=kill, again_clean=number % 2 == 0)
+                if not faults and claims.promises:
+                    folder.make(root, image)
+                    faults = pending.faults(root, claims.promises, kill=kill, steps=call * 7 + number)
                 if faults:
                     failure = Failure(self.workload, self.seed, call, number, str(op), _told(cut), faults)
                     tally.failures.append(failure)

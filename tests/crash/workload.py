@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.crash.marks import Marks
+from tests.crash.pending import pending_work
 from tests.crash.progress import GROUP, Keeper
 from tests.crash.whole import whole_broker
 from tests.crash.writer import Options, Writer
@@ -139,6 +140,7 @@ WORKLOADS: dict[str, Script] = {
         config_files,
         progress,
         whole_broker,
+        pending_work,
     )
 }
 

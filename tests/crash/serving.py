@@ -1,0 +1,92 @@
+"""Serving: a whole broker that runs in the recorded process, and a client in a thread of it that marks each answer.
+
+What the log holds is read from the log here (`derived`); the marks say what was acknowledged, and when.
+"""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from firearrow.broker.cli import cli
+from tests.crash.marks import Marks
+from tests.process.connection import Connection
+
+OPTIONS: dict[str, Any] = {
+    "segment_bytes": 65536,
+    "queue_file_bytes": 400,
+    "index_slots": 40,
+    "index_entries": 64,
+    "max_message_bytes": 4096,
+}
+SMALL = {
+    "mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "400", "maxHashSlotNum": "40",
+    "maxIndexNum": "64", "maxMessageSize": "4096", "flushIntervalCommitLog": "40",
+    "flushIntervalConsumeQueue": "60", "flushConsumerOffsetInterval": "150",
+}  # fmt: skip
+START_S = 20
+ENDLESS = 1 << 62
+
+Address = tuple[str, int]
+
+
+def serve(
+    root: Path,
+    mark: Marks,
+    settings: dict[str, str],
+    use: Callable[[Connection], None],
+    *,
+    sync_flush: bool = True,
+) -> None:
+    """Run the broker with these settings beside SMALL until `use` has come to its end, then SIGTERM."""
+    settings = {**SMALL, **settings, "flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"}
+    mark("options", **OPTIONS, sync_flush=sync_flush)
+    mark("settings", **settings)
+    mark("derived")
+    mark("writing", end=ENDLESS)
+    address = "127.0.0.1", _free_port()
+    faults: list[BaseException] = []
+    client = threading.Thread(target=_client, args=(address, use, faults))
+    client.start()
+    pairs = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    listen = ["--listen", "{}:{}".format(*address), "--namesrv-listen", "off", "--log-level", "error"]
+    try:
+        cli(["broker", "--store", str(root), *listen, *pairs], standalone_mode=False)
+    finally:
+        client.join()
+    if faults:
+        raise faults[0]
+
+
+def _client(address: Address, use: Callable[[Connection], None], faults: list[BaseException]) -> None:
+    try:
+        with _connected(address) as connection:
+            use(connection)
+    except BaseException as error:
+        faults.append(error)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _free_port() -> int:
+    """Of a pair: the broker takes the one two below as well."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def _connected(address: Address) -> Connection:
+    """As soon as the broker listens."""
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            return Connection(address)
+        except ConnectionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
