@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from firearrow._native.path.holds import Holds
 from firearrow._native.path.lane import Lane
 from firearrow._native.store.store import memory_bytes
 from firearrow._native.wire.codes import RequestCode
@@ -53,7 +54,6 @@ from firearrow.broker.process import seconds_since_start, stop_on_signals
 from firearrow.broker.server import Server
 from firearrow.broker.services.adoption import adopt
 from firearrow.broker.services.flusher import Flusher
-from firearrow.broker.services.holds import Holds
 from firearrow.broker.services.periodic import Periodic
 from firearrow.broker.services.registrar import Registrar, addresses
 from firearrow.broker.services.retention import Retention
@@ -188,7 +188,7 @@ class App:
         parts = Parts(self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats)
         self._living = Living(parts, filters, store_host)
         if config.options.fast_path:
-            self._gates = Gates(parts, store_host, pulls)
+            self._gates = Gates(parts, store_host, pulls, self._holds)
         handlers = (
             pulls,
             QueryHandler(store, clients, config),

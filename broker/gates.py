@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from firearrow._native.path.fast import FastLane
 from firearrow._native.path.gate import Gate
+from firearrow._native.path.holds import Holds
 from firearrow._native.path.lane import Lane
 from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
@@ -22,7 +23,7 @@ from firearrow.broker.tables.topics import TopicConfig
 class Gates:
     """`lane` is for the broker's port, `sends` for the VIP port, which takes no pulls."""
 
-    def __init__(self, parts: Parts, store_host: bytes, pulls: PullHandler) -> None:
+    def __init__(self, parts: Parts, store_host: bytes, pulls: PullHandler, holds: Holds) -> None:
         self._topics = parts.state.topics
         self._gate = Gate()
         self._may_order = bool(parts.config.options.broker_permission & names.PERM_WRITE)
@@ -30,7 +31,9 @@ class Gates:
         self._sender = Sender(
             self._gate, parts.store, parts.turn, parts.stats, parts.clock, ids.next, store_host
         )
-        self._puller = Puller(parts.store, pulls.plain, parts.state.offsets, parts.stats)
+        self._puller = Puller(
+            parts.store, holds, pulls.plain, pulls.again, parts.state.offsets, parts.stats, parts.clock
+        )
         self.lane: Lane = FastLane(self._sender, self._puller)
         self.sends: Lane = FastLane(self._sender, None)
         self.changed(self._topics)

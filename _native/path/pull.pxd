@@ -1,12 +1,16 @@
 # Puller: a PULL_MESSAGE that finds messages at once, from its header to its answer. What it may get is asked of the broker
-# once for each group, topic and subscription, and kept as a Plan until anything changes, a second at most. Nothing there,
-# an offset that is not in the queue, a reset that waits, a proxy, an SQL filter, …: not mine.
+# once for each group, topic and subscription, and kept as a Plan until anything changes, a second at most. An offset that
+# is not in the queue, a reset that waits, a proxy, an SQL filter, …: not mine.
+#
+# HeldPull: one that is at its queue's end and may wait. News answer it here; what else may come of it (its deadline, a
+# reset, a permission that went, …) is the complete way's, which gets its frame.
 #
 # Records are copied once, from the mapped log into the connection's `out`. Thread: the loop's.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.path.fields cimport PullFields
+from firearrow._native.path.holds cimport Held, Holds
 from firearrow._native.path.lane cimport Front
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.fetch cimport Picked, Scan
@@ -19,13 +23,15 @@ cdef enum:
     KEY_MAX = 1024
 
 cdef class Plan:
-    cdef str group, topic
+    cdef str group, topic, expression, expression_type
+    cdef int64_t flags, version
     cdef bytes name                       # the topic's bytes
     cdef bint mine
-    cdef double made                      # the loop's time
+    cdef double made                      # the loop's time; before all time: anything may have changed
     cdef int32_t queues, topic_sys_flag, group_sys_flag
     cdef int32_t codes[CODES_MAX]
     cdef Py_ssize_t codes_count
+    cdef int64_t wait_ms_max              # -1: its pulls do not wait here
     cdef dict found                       # queue id → ConsumeQueue
     cdef int64_t forgotten                # the store's count when they were found
 
@@ -33,15 +39,27 @@ cdef class Plan:
 
 cdef class Puller:
     cdef MessageStore store
-    cdef object resolve, offsets, stats
+    cdef Holds holds
+    cdef object resolve, beyond, offsets, stats, clock
     cdef dict resets
     cdef dict plans                       # key → Plan
     cdef Picked *picked
+    cdef Scan scan                        # of the last `find`
     cdef uint8_t key[KEY_MAX]
 
     cdef int take(self, Front front, const Frame *frame, const Header *header) except -1
     cdef Plan plan_of(self, const PullFields *fields, double now)
-    cdef Plan made(self, const PullFields *fields, double now)
-    cdef int find(self, Plan plan, ConsumeQueue queue, const PullFields *fields, Scan *scan) except -1
-    cdef bint note(self, Plan plan, const PullFields *fields, const Scan *scan) except -1
-    cdef int answer(self, Front front, const Frame *frame, const Header *header, Plan plan, ConsumeQueue queue, const Scan *scan) except -1
+    cdef int settle(self, Plan plan, double now) except -1
+    cdef int find(self, Plan plan, ConsumeQueue queue, int64_t queue_offset, int64_t wanted) except -1
+    cdef bint note(self, Plan plan, const PullFields *fields, int64_t next_offset) except -1
+    cdef int hold(self, Front front, const Frame *frame, const Header *header, Plan plan, const PullFields *fields) except -1
+    cdef int answer(self, Front front, int serializer, int32_t opaque, Plan plan, ConsumeQueue queue) except -1
+
+cdef class HeldPull(Held):
+    cdef Puller puller
+    cdef Plan plan
+    cdef bytes frame
+    cdef int64_t queue_offset, wanted
+    cdef int32_t queue_id, opaque
+    cdef int serializer
+    cdef bint found                       # by `wants`, right before `again`

@@ -1,7 +1,9 @@
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from firearrow._native.path.holds import Clock, Holds, Peer
 from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.command import RemotingCommand
 
 class Offsets(Protocol):
     @property
@@ -11,15 +13,28 @@ class Offsets(Protocol):
         """ValueError: it is refused."""
 
 class Stats(Protocol):
+    get_missed: int
     def got(self, group: str, topic: str, messages: int, size: int) -> None: ...
 
-Resolve = Callable[[str, str, int, int, str, str], tuple[int, tuple[int, ...], int, int] | None]
+Resolve = Callable[[str, str, int, int, str, str], tuple[int, tuple[int, ...], int, int, int] | None]
 """Group, topic, flags, version, expression and its type of a pull → the topic's queues, hashes of the tags that match
-(none: all), sysFlag of topic and of group; None if each such pull needs a look."""
+(none: all), sysFlag of topic and of group, how many ms it may wait (-1: not here); None if each such pull needs a look."""
 
 class Puller:
-    """Pulls that find messages at once, without a Python object for each record."""
+    """Plain pulls without a Python object for each record: that find messages at once, or wait for them in `holds`.
 
-    def __init__(self, store: MessageStore, resolve: Resolve, offsets: Offsets, stats: Stats) -> None: ...
+    `beyond(request, peer)` runs a pull that waited a last time, and answers it.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        holds: Holds,
+        resolve: Resolve,
+        beyond: Callable[[RemotingCommand, Peer], object],
+        offsets: Offsets,
+        stats: Stats,
+        clock: Clock,
+    ) -> None: ...
     def forget(self) -> None:
         """What `resolve` said may not be true any more."""

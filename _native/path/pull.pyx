@@ -6,17 +6,25 @@ from libc.string cimport memcpy
 
 from firearrow._native.path.fields cimport is_ascii, pull_fields
 from firearrow._native.path.found cimport put_found
+from firearrow._native.path.holds cimport Held
 from firearrow._native.path.lane cimport NOT_MINE, TAKEN
 from firearrow._native.store.fetch cimport FOUND, PICKED_MAX, copy_picked, pick
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from firearrow._native.wire.json cimport SPAN_ABSENT, Span
 
+from firearrow._native.path.holds import REQUEST_BYTES
+from firearrow._native.wire.command import RemotingCommand
+
 cdef enum:
     PLANS_MAX = 4096
+    FRAME_HEAD = 8                # bytes before a header
     BYTES_MAX = 134217728         # of one answer, as the complete way asks for
+    LOOKED_THROUGH = 800          # entries behind a held pull without a tag of its; behind more, it has to move on
     KNOWN_FLAGS = PULL_COMMIT_OFFSET | PULL_SUSPEND | PULL_SUBSCRIPTION
 
 cdef double PLAN_S = 1.0
+cdef double BEFORE_ALL_TIME = -1e300
+cdef Py_ssize_t HELD_BYTES = REQUEST_BYTES
 
 
 cdef class Plan:
@@ -45,42 +53,65 @@ cdef str text_of(const Span *span):
     return "" if span.kind == SPAN_ABSENT else (<const char *> span.at)[:span.length].decode("ascii")
 
 
+cdef Plan plan_for(const PullFields *fields):
+    """Not settled yet."""
+    cdef Plan plan = Plan.__new__(Plan)
+    plan.group, plan.topic = text_of(&fields.group), text_of(&fields.topic)
+    plan.expression, plan.expression_type = text_of(&fields.expression), text_of(&fields.expression_type)
+    plan.flags, plan.version = fields.flags & PULL_SUBSCRIPTION, fields.version
+    plan.name = plan.topic.encode()
+    plan.found = {}
+    plan.made = BEFORE_ALL_TIME
+    return plan
+
+
 cdef class Puller:
-    def __cinit__(self, MessageStore store not None, resolve, offsets, stats):
+    def __cinit__(self, MessageStore store not None, Holds holds not None, resolve, beyond, offsets, stats, clock):
         self.store = store
+        self.holds = holds
         self.resolve = resolve
+        self.beyond = beyond
         self.offsets = offsets
         self.resets = offsets.resets
         self.stats = stats
+        self.clock = clock
         self.plans = {}
         self.picked = <Picked *> PyMem_Malloc(PICKED_MAX * sizeof(Picked))
         if self.picked is NULL:
             raise MemoryError()
+        self.scan.picked = self.picked
 
     def __dealloc__(self):
         PyMem_Free(self.picked)
 
     def forget(self):
+        for plan in self.plans.values():
+            (<Plan> plan).made = BEFORE_ALL_TIME
         self.plans.clear()
 
     cdef int take(self, Front front, const Frame *frame, const Header *header) except -1:
         cdef PullFields fields
-        cdef Scan scan
         cdef Plan plan
         cdef ConsumeQueue queue
         if header.flag & FLAG_ONEWAY or len(self.resets) > 0 or not pull_fields(header, &fields):
             return NOT_MINE
-        if fields.flags & ~<int64_t> KNOWN_FLAGS:
+        if fields.flags & ~<int64_t> KNOWN_FLAGS or frame.body_bytes > 0:
             return NOT_MINE
         plan = self.plan_of(&fields, front.last_seen)
         if plan is None or not plan.mine or fields.queue_id >= plan.queues:
             return NOT_MINE
         queue = plan.queue(self.store, <int32_t> fields.queue_id)
-        if queue is None or not queue.min_entry <= fields.queue_offset < queue.visible:
+        if queue is None or not queue.min_entry <= fields.queue_offset <= queue.visible:
             return NOT_MINE
-        if not self.find(plan, queue, &fields, &scan) or not self.note(plan, &fields, &scan):
+        if fields.queue_offset == queue.visible:
+            if queue.min_entry == queue.visible and fields.queue_offset > 0:
+                return NOT_MINE
+            return self.hold(front, frame, header, plan, &fields)
+        if not self.find(plan, queue, fields.queue_offset, fields.wanted):
             return NOT_MINE
-        self.answer(front, frame, header, plan, queue, &scan)
+        if not self.note(plan, &fields, self.scan.next_offset):
+            return NOT_MINE
+        self.answer(front, frame.serializer, header.opaque, plan, queue)
         return TAKEN
 
     # ---- what it may get ----
@@ -89,6 +120,7 @@ cdef class Puller:
         """None: the texts are too long for a plan, or are no ASCII."""
         cdef uint8_t *to = self.key
         cdef int64_t given = fields.flags & PULL_SUBSCRIPTION
+        cdef Plan plan
         if fields.group.length + fields.topic.length + fields.expression.length + fields.expression_type.length > KEY_MAX - 64:
             return None
         to = put_key(put_key(to, &fields.group), &fields.topic)
@@ -97,66 +129,113 @@ cdef class Puller:
         memcpy(to + 8, &fields.version, 8)
         key = PyBytes_FromStringAndSize(<const char *> self.key, to + 16 - self.key)
         found = self.plans.get(key)
-        if found is not None and now - (<Plan> found).made < PLAN_S:
-            return <Plan> found
-        if not is_ascii(self.key, to - self.key):
-            return None
-        found = self.made(fields, now)
-        if len(self.plans) >= PLANS_MAX:
-            self.plans.clear()
-        self.plans[key] = found
-        return <Plan> found
+        if found is None:
+            if not is_ascii(self.key, to - self.key):
+                return None
+            found = plan_for(fields)
+            if len(self.plans) >= PLANS_MAX:
+                self.forget()
+            self.plans[key] = found
+        plan = <Plan> found
+        self.settle(plan, now)
+        return plan
 
-    cdef Plan made(self, const PullFields *fields, double now):
-        cdef Plan plan = Plan.__new__(Plan)
-        plan.group, plan.topic = text_of(&fields.group), text_of(&fields.topic)
-        plan.name = plan.topic.encode()
+    cdef int settle(self, Plan plan, double now) except -1:
+        """Ask again what its pulls may get if that was asked too long ago."""
+        if now - plan.made < PLAN_S:
+            return 0
         plan.made = now
-        plan.found = {}
-        plan.forgotten = self.store.dispatch.forgotten
-        may = self.resolve(
-            plan.group, plan.topic, fields.flags & PULL_SUBSCRIPTION, fields.version, text_of(&fields.expression),
-            text_of(&fields.expression_type),
-        )
+        may = self.resolve(plan.group, plan.topic, plan.flags, plan.version, plan.expression, plan.expression_type)
         plan.mine = may is not None and len(may[1]) <= CODES_MAX
         if plan.mine:
-            plan.queues, codes, plan.topic_sys_flag, plan.group_sys_flag = may
+            plan.queues, codes, plan.topic_sys_flag, plan.group_sys_flag, plan.wait_ms_max = may
             for n, code in enumerate(codes):
                 plan.codes[n] = code
             plan.codes_count = len(codes)
-        return plan
+        return 0
 
     # ---- what it gets ----
 
-    cdef int find(self, Plan plan, ConsumeQueue queue, const PullFields *fields, Scan *scan) except -1:
+    cdef int find(self, Plan plan, ConsumeQueue queue, int64_t queue_offset, int64_t wanted) except -1:
         """Whether there is something; an answer that only moves the consumer on is not mine."""
-        scan.picked = self.picked
         try:
             pick(
-                self.store.log, queue, &self.store.limits, fields.queue_offset, min(max(fields.wanted, <int64_t> 1), <int64_t> PICKED_MAX),
-                BYTES_MAX, plan.codes, plan.codes_count, None, None, scan,
+                self.store.log, queue, &self.store.limits, queue_offset, min(max(wanted, <int64_t> 1), <int64_t> PICKED_MAX),
+                BYTES_MAX, plan.codes, plan.codes_count, None, None, &self.scan,
             )
         except OSError:
             return False
-        return scan.status == FOUND
+        return self.scan.status == FOUND
 
-    cdef bint note(self, Plan plan, const PullFields *fields, const Scan *scan) except -1:
-        """Remember where the group pulls, what it committed and what it got; False if the commit is refused."""
-        self.offsets.note_pull(plan.group, plan.topic, fields.queue_id, scan.next_offset)
+    cdef bint note(self, Plan plan, const PullFields *fields, int64_t next_offset) except -1:
+        """Remember where the group pulls and what it committed; False if the commit is refused."""
+        self.offsets.note_pull(plan.group, plan.topic, fields.queue_id, next_offset)
         if fields.flags & PULL_COMMIT_OFFSET:
             try:
                 self.offsets.commit(plan.group, plan.topic, fields.queue_id, fields.commit_offset)
             except ValueError:
                 return False
-        self.stats.got(plan.group, plan.topic, scan.count, scan.bytes)
         return True
 
-    cdef int answer(self, Front front, const Frame *frame, const Header *header, Plan plan, ConsumeQueue queue, const Scan *scan) except -1:
+    cdef int answer(self, Front front, int serializer, int32_t opaque, Plan plan, ConsumeQueue queue) except -1:
+        """What was found."""
         cdef int64_t values[6]
+        cdef Scan *scan = &self.scan
         values[0], values[1], values[2] = 0, scan.next_offset, queue.min_entry
         values[3], values[4], values[5] = queue.visible, plan.topic_sys_flag, plan.group_sys_flag
-        put_found(front.out, frame.serializer, header.opaque, values, scan.bytes)
+        put_found(front.out, serializer, opaque, values, scan.bytes)
         copy_picked(scan, front.out.data + front.out.size)
         front.out.size += scan.bytes
         front.answer_bytes = front.out.size
+        self.stats.got(plan.group, plan.topic, scan.count, scan.bytes)
         return front.plan()
+
+    # ---- nothing there yet ----
+
+    cdef int hold(self, Front front, const Frame *frame, const Header *header, Plan plan, const PullFields *fields) except -1:
+        cdef HeldPull held
+        cdef Py_ssize_t weight = HELD_BYTES + frame.header_bytes
+        if not fields.flags & PULL_SUSPEND or plan.wait_ms_max < 0 or not self.holds.has_room(weight):
+            return NOT_MINE
+        if not self.note(plan, fields, fields.queue_offset):
+            return NOT_MINE
+        self.stats.get_missed += 1
+        held = HeldPull.__new__(HeldPull)
+        held.queue, held.peer, held.weight = (plan.topic, fields.queue_id), front, weight
+        held.deadline_ms = self.clock.monotonic_ms() + max(min(fields.suspend_ms, plan.wait_ms_max), 0)
+        held.puller, held.plan = self, plan
+        held.frame = PyBytes_FromStringAndSize(<const char *> frame.header - FRAME_HEAD, frame.size)
+        held.queue_id, held.queue_offset, held.wanted = <int32_t> fields.queue_id, fields.queue_offset, fields.wanted
+        held.opaque, held.serializer = header.opaque, frame.serializer
+        self.holds.enter(held)
+        return TAKEN
+
+
+cdef class HeldPull(Held):
+    cdef bint wants(self) except -1:
+        cdef Puller puller = self.puller
+        cdef Front front = <Front> self.peer
+        cdef ConsumeQueue queue
+        self.found = False
+        if front.writing_paused:
+            return False
+        puller.settle(self.plan, front.now())
+        if len(puller.resets) > 0 or not self.plan.mine or self.queue_id >= self.plan.queues:
+            return True
+        queue = self.plan.queue(puller.store, self.queue_id)
+        if queue is None or not queue.min_entry <= self.queue_offset <= queue.visible:
+            return True
+        if self.queue_offset == queue.visible:
+            return False
+        self.found = puller.find(self.plan, queue, self.queue_offset, self.wanted)
+        return self.found or queue.visible - self.queue_offset > LOOKED_THROUGH
+
+    cdef int again(self) except -1:
+        cdef Puller puller = self.puller
+        cdef Plan plan = self.plan
+        if not self.found:
+            puller.beyond(RemotingCommand.decode(self.frame), self.peer)
+            return 0
+        self.found = False
+        puller.offsets.note_pull(plan.group, plan.topic, self.queue_id, puller.scan.next_offset)
+        return puller.answer(<Front> self.peer, self.serializer, self.opaque, plan, plan.queue(puller.store, self.queue_id))

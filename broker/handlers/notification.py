@@ -7,6 +7,7 @@ import logging
 import random
 from typing import NamedTuple
 
+from firearrow._native.path.holds import lightened
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -17,7 +18,6 @@ from firearrow.broker.life.pop.access import Access, Look, turned
 from firearrow.broker.life.pop.holds import HeldPop, PopHolds
 from firearrow.broker.life.pop.orders import ConsumerOrders
 from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.services.holds import lightened
 from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
 
 log = logging.getLogger("firearrow.notification")

@@ -3,6 +3,7 @@
 import logging
 from typing import NamedTuple
 
+from firearrow._native.path.holds import HeldCall, Holds, lightened
 from firearrow._native.store.store import GetStatus, Got, MessageStore
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -12,7 +13,6 @@ from firearrow.broker.errors import Refusal, with_faq
 from firearrow.broker.filters.selection import Filters, Selection
 from firearrow.broker.life.broadcasts import Broadcasts
 from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.services.holds import Held, Holds, lightened
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
 from firearrow.broker.tables.clients import ClientTable
@@ -80,12 +80,13 @@ class Pull(NamedTuple):
 
 class Plain(NamedTuple):
     """What pulls of a group, topic and subscription may get as long as nothing changes: `queues` of the topic, with one
-    of the hashed tags unless there are none."""
+    of the hashed tags unless there are none; they may wait for it so long, -1: they need a look first."""
 
     queues: int
     codes: tuple[int, ...]
     topic_sys_flag: int
     group_sys_flag: int
+    wait_ms_max: int
 
 
 class PullHandler:
@@ -120,6 +121,18 @@ class PullHandler:
 
     def pull(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         return self._run(request, peer, Pull.of(request), first=True)
+
+    def again(self, request: RemotingCommand, peer: Peer) -> None:
+        """Answer a pull that has waited, whatever there is."""
+        try:
+            answer = self._run(request, peer, Pull.of(request), first=False)
+        except Refusal as refusal:
+            answer = request.answer(refusal.code, refusal.remark, refusal.ext)
+        except Exception as error:  # whatever happens, this peer gets an answer and the others their news
+            log.exception("a held pull of %s failed", peer.remote)
+            answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        if answer is not None:
+            peer.reply(answer)
 
     def _run(
         self, request: RemotingCommand, peer: Peer, pull: Pull, *, first: bool
@@ -184,7 +197,8 @@ class PullHandler:
             return None
         if accept is not None or (tags is not None and len(tags) > CODES_MAX):
             return None
-        return Plain(topic.read_queues, tuple(tags or ()), topic.sys_flag, group.sys_flag)
+        wait_ms_max = HOLD_MS_MAX if options.long_polling else -1
+        return Plain(topic.read_queues, tuple(tags or ()), topic.sys_flag, group.sys_flag, wait_ms_max)
 
     # ---- checks ----
 
@@ -288,20 +302,16 @@ class PullHandler:
             found, asked = self._accepts_news(pull, asked, selection)
             return found
 
-        def again() -> None:
-            try:
-                answer = self._run(request, peer, pull, first=False)
-            except Refusal as refusal:
-                answer = request.answer(refusal.code, refusal.remark, refusal.ext)
-            except Exception as error:  # whatever happens, this peer gets an answer and the others their news
-                log.exception("a held pull of %s@%s failed", pull.group, pull.topic)
-                answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-            if answer is not None:
-                peer.reply(answer)
-
         deadline_ms = self._clock.monotonic_ms() + max(wait_ms, 0)
-        queue = pull.topic, pull.queue_id
-        return self._holds.add(Held(queue, peer, deadline_ms, wants, again, lightened(request)))
+        held = HeldCall(
+            (pull.topic, pull.queue_id),
+            peer,
+            deadline_ms,
+            wants,
+            lambda: self.again(request, peer),
+            lightened(request),
+        )
+        return self._holds.add(held)
 
     def _has_news(self, pull: Pull, tags: frozenset[int] | None) -> bool:
         """Whether a second pass would find a message, has far to move on, or is at an offset that is gone."""

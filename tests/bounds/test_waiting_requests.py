@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from firearrow._native.path.holds import BYTES_MAX, REQUEST_BYTES, HeldCall, Holds, lightened
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import dispatch
@@ -12,8 +13,6 @@ from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.life.pop import holds as pop_holds
 from firearrow.broker.life.pop.holds import HeldPop, PopHolds
 from firearrow.broker.peer import Peer
-from firearrow.broker.services import holds
-from firearrow.broker.services.holds import REQUEST_BYTES, Held, Holds, lightened
 from tests.broker.peers import RecordedPeer
 
 
@@ -57,16 +56,14 @@ def test_a_waiting_request_keeps_no_body() -> None:
 
 
 @pytest.mark.parametrize("over", [0, 1])
-def test_bytes_of_held_pulls(monkeypatch: pytest.MonkeyPatch, over: int) -> None:
-    monkeypatch.setattr(holds, "BYTES_MAX", 1000)
-
+def test_bytes_of_held_pulls(over: int) -> None:
     async def run() -> bool:
         waiting = Holds(asyncio.get_running_loop(), ManualClock(), lambda: 10)
         peer = RecordedPeer()
-        assert waiting.add(Held(("T", 0), peer, 0, lambda: False, lambda: None, 900))
-        fits = waiting.add(Held(("T", 0), peer, 0, lambda: False, lambda: None, 100 + over))
+        assert waiting.add(HeldCall(("T", 0), peer, 0, lambda: False, lambda: None, BYTES_MAX - 100))
+        fits = waiting.add(HeldCall(("T", 0), peer, 0, lambda: False, lambda: None, 100 + over))
         waiting.release_all()
-        assert waiting.add(Held(("T", 0), peer, 0, lambda: False, lambda: None, 1000))
+        assert waiting.add(HeldCall(("T", 0), peer, 0, lambda: False, lambda: None, BYTES_MAX))
         waiting.release_all()
         return fits
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from firearrow._native.path.holds import HeldCall, Holds
 from firearrow.broker.clock import ManualClock
-from firearrow.broker.services.holds import Held, Holds
 from tests.broker.peers import RecordedPeer
 
 
@@ -23,7 +23,7 @@ class Pulls:
         self, name: str, queue: tuple[str, int] = ("T", 0), peer: RecordedPeer | None = None, ms: int = 15_000
     ) -> bool:
         return self.holds.add(
-            Held(
+            HeldCall(
                 queue,
                 peer or RecordedPeer(),
                 self.clock.monotonic_ms() + ms,
@@ -72,7 +72,7 @@ def test_a_deadline_answers_within_two_tenths_of_a_second(
     pulls.hold("late", ms=5_000)
     for passed_ms, ran in ((900, []), (300, ["early"]), (3_000, ["early"]), (1_000, ["early", "late"])):
         pulls.clock.advance(passed_ms)
-        pulls.holds._tick()
+        pulls.holds.tick()
         assert pulls.ran == ran
     assert len(pulls.holds) == 0
 
@@ -98,9 +98,9 @@ def test_a_pull_held_again_while_it_runs_waits_for_the_next_news(pulls: Pulls) -
 
     def again() -> None:
         times.append(1)
-        pulls.holds.add(Held(("T", 0), peer, 10**15, wants=lambda: True, again=again))
+        pulls.holds.add(HeldCall(("T", 0), peer, 10**15, wants=lambda: True, again=again))
 
-    pulls.holds.add(Held(("T", 0), peer, 10**15, wants=lambda: True, again=again))
+    pulls.holds.add(HeldCall(("T", 0), peer, 10**15, wants=lambda: True, again=again))
     pulls.holds.news({("T", 0)})
     assert len(times) == 1
     pulls.holds.news({("T", 0)})

@@ -44,14 +44,13 @@ ALLOWED: dict[str, set[str]] = {
     "state": {"*"},
     "timing": {"*"},
     "messages": set(),
-    "handlers": {"tables", "filters", "life", "messages", "peer", "services.holds", "services.turn", *BASICS},
+    "handlers": {"tables", "filters", "life", "messages", "peer", "services.turn", *BASICS},
     "life": {
         "tables",
         "filters",
         "life",
         "messages",
         "peer",
-        "services.holds",
         "services.turn",
         *BASICS,
     },
@@ -105,9 +104,7 @@ def test_broker_imports_follow_the_table(path: Path) -> None:
                     ("life.appender", "life.journal", nearest.removeprefix("broker."))
                 ), f"{own} imports another of its room: {wanted}"
             if room in ("handlers", "services"):
-                assert not wanted.startswith(room + ".") or wanted.startswith(
-                    ("services.holds", "services.turn")
-                ), f"{own} imports another of its room: {wanted}"
+                assert not wanted.startswith(room + ".") or wanted.startswith("services.turn"), f"{own} imports another of its room: {wanted}"
 
 
 CLIENT_BASICS = {"clock", "errors", "options", "names", "message", "hooks", "states", "compression"}

@@ -1,17 +1,17 @@
 """PopHolds: pops that found nothing wait for news or for their deadline (PopLongPollingService). Loop thread.
 
 News wakes one waiting pop of each group, first come first served, not all: it wakes the next one if it leaves messages
-behind. Ordered three ways, as `services.holds` is: by place (news), by tick (deadlines), by peer (closed connections).
+behind. Ordered three ways, as `path.holds` does: by place (news), by tick (deadlines), by peer (closed connections).
 """
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from firearrow._native.path.holds import BYTES_MAX, REQUEST_BYTES
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.pop.receipts import retry_topic
 from firearrow.broker.peer import Peer
-from firearrow.broker.services.holds import BYTES_MAX, REQUEST_BYTES
 from firearrow.broker.tables import names
 
 Place = tuple[str, str, int]

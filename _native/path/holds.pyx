@@ -1,0 +1,191 @@
+"""Holds: requests that wait for news or for their deadline (see holds.pxd)."""
+
+from firearrow._native.wire.command import RemotingCommand
+
+cdef enum:
+    TICK_MS = 100
+
+BYTES_MAX = 512 << 20
+REQUEST_BYTES = 2048
+
+cdef Py_ssize_t ROOM = BYTES_MAX
+
+
+def lightened(request):
+    request.body = b""
+    return REQUEST_BYTES + sum(len(name) + len(text) for name, text in request.ext.items())
+
+
+# ---- lines ----
+
+
+cdef int stand(dict index, key, Held held, int which) except -1:
+    """At the end of the line of that key."""
+    cdef Line line
+    found = index.get(key)
+    if found is None:
+        found = Line.__new__(Line)
+        (<Line> found).key = key
+        index[key] = found
+    line = <Line> found
+    held.line[which] = <void *> line
+    held.before[which] = line.last
+    held.behind[which] = NULL
+    if line.last is NULL:
+        line.first = <void *> held
+    else:
+        (<Held> line.last).behind[which] = <void *> held
+    line.last = <void *> held
+    return 0
+
+
+cdef int leave(dict index, Held held, int which) except -1:
+    """Out of its line, which goes when it is empty, but for a peer's: that goes when the peer does."""
+    cdef Line line = <Line> held.line[which]
+    if held.before[which] is NULL:
+        line.first = held.behind[which]
+    else:
+        (<Held> held.before[which]).behind[which] = held.behind[which]
+    if held.behind[which] is NULL:
+        line.last = held.before[which]
+    else:
+        (<Held> held.behind[which]).before[which] = held.before[which]
+    if line.first is NULL and which != OF_PEER:
+        del index[line.key]
+    return 0
+
+
+cdef list standing(dict index, key, int which):
+    """Those in the line by now: who comes to it meanwhile is not meant."""
+    cdef list found = []
+    cdef void *at
+    line = index.get(key)
+    at = NULL if line is None else (<Line> line).first
+    while at is not NULL:
+        found.append(<Held> at)
+        at = (<Held> at).behind[which]
+    return found
+
+
+# ---- who waits ----
+
+
+cdef class Held:
+    cdef bint wants(self) except -1:
+        """Whether something new is there for it."""
+        raise NotImplementedError
+
+    cdef int again(self) except -1:
+        """Run a last time, and answer."""
+        raise NotImplementedError
+
+
+cdef class HeldCall(Held):
+    def __init__(self, tuple queue not None, peer not None, int64_t deadline_ms, wants, again, Py_ssize_t weight=REQUEST_BYTES):
+        self.queue = queue
+        self.peer = peer
+        self.deadline_ms = deadline_ms
+        self.asked = wants
+        self.called = again
+        self.weight = weight
+
+    cdef bint wants(self) except -1:
+        return self.asked()
+
+    cdef int again(self) except -1:
+        self.called()
+        return 0
+
+
+cdef class Holds:
+    def __init__(self, loop, clock, most):
+        self.loop = loop
+        self.clock = clock
+        self.most = most
+        self.queues, self.ticks, self.peers = {}, {}, {}
+        self.waiting = set()
+
+    def __len__(self):
+        return len(self.waiting)
+
+    cdef bint has_room(self, Py_ssize_t weight) except -1:
+        return len(self.waiting) < <Py_ssize_t> self.most() and self.bytes + weight <= ROOM
+
+    def add(self, Held held not None):
+        if not self.has_room(held.weight):
+            return False
+        self.enter(held)
+        return True
+
+    cdef int enter(self, Held held) except -1:
+        if held.peer not in self.peers:
+            held.peer.on_close(self.forget)
+        stand(self.queues, held.queue, held, OF_QUEUE)
+        stand(self.ticks, held.deadline_ms // TICK_MS, held, OF_TICK)
+        stand(self.peers, held.peer, held, OF_PEER)
+        self.waiting.add(held)
+        held.waits = True
+        self.bytes += held.weight
+        if self.timer is None:
+            self.ticked = self.clock.monotonic_ms() // TICK_MS
+            self.watch()
+        return 0
+
+    # ---- what ends the wait ----
+
+    def news(self, set queues not None):
+        cdef Held held
+        if not self.waiting:
+            return
+        for queue in queues:
+            for held in standing(self.queues, queue, OF_QUEUE):
+                if held.waits and held.wants():
+                    self.finish(held)
+
+    def tick(self):
+        cdef int64_t now = self.clock.monotonic_ms() // TICK_MS
+        cdef int64_t at
+        cdef Held held
+        for at in range(self.ticked, now):
+            for held in standing(self.ticks, at, OF_TICK):
+                if held.waits:
+                    self.finish(held)
+        self.ticked = now
+        self.timer = None
+        if self.waiting:
+            self.watch()
+
+    def forget(self, peer):
+        cdef Held held
+        for held in standing(self.peers, peer, OF_PEER):
+            self.drop(held)
+        self.peers.pop(peer, None)
+
+    def release_all(self):
+        cdef Held held
+        for queue in list(self.queues):
+            for held in standing(self.queues, queue, OF_QUEUE):
+                if held.waits:
+                    self.finish(held)
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    cdef int finish(self, Held held) except -1:
+        self.drop(held)
+        if not held.peer.closed:
+            held.again()
+        return 0
+
+    cdef int drop(self, Held held) except -1:
+        self.bytes -= held.weight
+        held.waits = False
+        leave(self.queues, held, OF_QUEUE)
+        leave(self.ticks, held, OF_TICK)
+        leave(self.peers, held, OF_PEER)
+        self.waiting.discard(held)
+        return 0
+
+    cdef int watch(self) except -1:
+        self.timer = self.loop.call_later(TICK_MS / 1000.0, self.tick)
+        return 0
