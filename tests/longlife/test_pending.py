@@ -42,3 +42,20 @@ def test_the_timer_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
     room.timers.run(10_000)
     assert room.found() == [3]
     room.stop()
+
+
+def test_a_slot_whose_first_units_went_with_the_log_is_no_damage(tmp_path: Path) -> None:
+    """Its chain leads into files of the timer's log that are gone, as are the messages they named."""
+    room = Timing(tmp_path)
+    for number in range(230):
+        room.send(b"%d" % number, 60_000)
+    room.timers.run(10)
+    delete_front(room)
+    room.send(b"230", 59_990)
+    room.timers.run(40_000)
+    assert not (tmp_path / "timerlog" / f"{0:020d}").exists()
+    room.timers.run(30_000)
+    assert room.found() == [230]
+    assert not room.service._works.check.is_doubtful
+    assert room.service.runtime()["timerCongestNum"] == "0"
+    room.stop()

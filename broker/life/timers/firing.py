@@ -121,6 +121,11 @@ class Firing:
             self._failing = True
             self._arm(AGAIN_S)
 
+    @property
+    def is_firing(self) -> bool:
+        """A slot is being fired: no file of the log may go."""
+        return self._due is not None
+
     def leave(self) -> None:
         """What was delivered of a slot is left out of its chain: another run fires the rest. All is on the disk.
         OSError."""
@@ -160,8 +165,12 @@ class Firing:
         self._arm(0)
 
     def _walk(self, due: Due) -> None:
-        step_ms = self._works.wheel.step_ms
+        """Below the log's start lie messages that went with the old segments."""
+        step_ms, start = self._works.wheel.step_ms, self._works.log.start
         for _ in range(WALK):
+            if due.position < start:
+                due.position = -1
+                return
             unit = self._works.log.unit(due.position)
             if unit is None or unit.time_ms // step_ms * step_ms != due.time_ms:
                 self._doubt(f"the chain of slot {due.time_ms} ends in a gap")
@@ -169,8 +178,6 @@ class Firing:
                 return
             (due.deletes if unit.magic & (DELETE | ROLL) == DELETE else due.others).append(due.position)
             due.position = unit.prev
-            if due.position < 0:
-                return
 
     def _read_deletes(self, due: Due) -> None:
         slice_ = due.deletes[due.read : due.read + SLICE]

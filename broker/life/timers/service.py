@@ -214,7 +214,8 @@ class TimerService:
     def _clean(self) -> None:
         """Log files whose messages are gone from the commit log go, too."""
         try:
-            self._works.log.drop_below(self._store.min_physical)
+            if not self._firing.is_firing:
+                self._works.log.drop_below(self._store.min_physical)
         except OSError as error:
             log.warning("an old file of the timer log cannot be deleted: %s", error)
         self._cleaning = self._loop.call_later(CLEAN_S, self._clean)
