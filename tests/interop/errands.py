@@ -27,7 +27,7 @@ from tests.process.test_send_back import back, place
 from tests.process.test_timers import recall, timed
 
 WAIT_S = 60
-NEAR_S, FAR_S, HIDDEN_S = 10, 86_400, 3600
+NEAR_S, FAR_S, HIDDEN_S = 5, 86_400, 3600
 SQL, TAG = {"expressionType": "SQL92", "subscription": "a = 5"}, "ours"
 
 
@@ -68,7 +68,7 @@ class Later(Errand):
 
 @dataclass
 class Delayed(Later):
-    near_level: int = 3
+    near_level: int = 2
     far_level: int = 18
 
     topic = "GoldenDelay"
@@ -102,7 +102,7 @@ class Timed(Later):
 class SentBack(Later):
     """A message that a consumer could not do, and one that it gave up."""
 
-    level: int = 3
+    level: int = 2
 
     topic = "%RETRY%Workers"
     near = ("hard",)
@@ -133,10 +133,14 @@ class Paid(Errand):
     def leave(self, client: Connection) -> None:
         """The open ones first, so that the marks of the others count beyond this broker's stay."""
         for body in self.halves:
-            transactions.prepare(client, "GoldenTx", body)
+            self._prepare(client, body)
         for body, end in self._ended.items():
-            ok(transactions.end(client, transactions.prepare(client, "GoldenTx", body), end))
+            ok(transactions.end(client, self._prepare(client, body), end))
         self.decided |= self._ended.keys()
+
+    def _prepare(self, client: Connection, body: bytes) -> transactions.Half:
+        ext = transactions.half_ext("GoldenTx", f"KEY{body.hex()}")
+        return transactions.half_of(ok(client.ask(RequestCode.SEND_MESSAGE_V2, ext, body)))
 
     def finish(self, client: Connection) -> None:
         for group in self.groups:

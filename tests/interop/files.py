@@ -1,9 +1,11 @@
 """Config files with members that a newer version could have written, and the files of Apache's that we never touch."""
 
 import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from firearrow.broker.fastjson import dumps, loads
+from tests.interop.contents import OWN_GROUPS
 
 OFFSETS = "lmqConsumerOffset.json"
 ENTRIES: dict[str, tuple[str, ...]] = {
@@ -16,6 +18,31 @@ ENTRIES: dict[str, tuple[str, ...]] = {
 """Config files, and which entry gets a member that a newer version could have written."""
 NAME, VALUE = "addedLater", {"of": [1, None, "ü"], "7": {"deep": True}}
 NOT_OURS = ("compaction", "rocksdbstore", "config/consumerFilter.json", "config/transactionMetrics")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Entries of the files as Apache left them; a kill may have left the `.bak` alone."""
+
+    topics: dict[str, object]
+    groups: dict[str, object]
+    offsets: dict[str, object]
+
+    @staticmethod
+    def of(root: Path) -> "Saved":
+        offsets = _table(root, OFFSETS, "offsetTable")
+        return Saved(
+            _table(root, "topics.json", "topicConfigTable"),
+            _table(root, "subscriptionGroup.json", "subscriptionGroupTable"),
+            {place: value for place, value in offsets.items() if not place.endswith(OWN_GROUPS)},
+        )
+
+
+def _table(root: Path, name: str, member: str) -> dict[str, object]:
+    file = root / "config" / name
+    found = loads((file if file.exists() else file.with_name(f"{name}.bak")).read_bytes())[member]
+    assert isinstance(found, dict)
+    return found
 
 
 def add_members(root: Path) -> int:
