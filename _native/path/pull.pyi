@@ -1,7 +1,7 @@
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
-from firearrow._native.path.holds import Clock, Holds, Peer
+from firearrow._native.path.holds import Clock, Holds
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 
@@ -18,7 +18,7 @@ class Stats(Protocol):
 
 Resolve = Callable[[str, str, int, int, str, str], tuple[int, tuple[int, ...], int, int, int] | None]
 """Group, topic, flags, version, expression and its type of a pull → the topic's queues, hashes of the tags that match
-(none: all), sysFlag of topic and of group, how many ms it may wait (-1: not here); None if each such pull needs a look."""
+(none: all), sysFlag of topic and of group, how many ms it may wait (-1: not here); None: each such pull needs a look."""
 
 class Puller:
     """Plain pulls without a Python object for each record: that find messages at once, or wait for them in `holds`.
@@ -31,7 +31,7 @@ class Puller:
         store: MessageStore,
         holds: Holds,
         resolve: Resolve,
-        beyond: Callable[[RemotingCommand, Peer], object],
+        beyond: Callable[[RemotingCommand, Any], object],
         offsets: Offsets,
         stats: Stats,
         clock: Clock,

@@ -213,22 +213,24 @@ cdef class Puller:
 
 cdef class HeldPull(Held):
     cdef bint wants(self) except -1:
+        """By the tags that were known at last, if its pulls are not mine any more."""
         cdef Puller puller = self.puller
+        cdef Plan plan = self.plan
         cdef Front front = <Front> self.peer
         cdef ConsumeQueue queue
         self.found = False
         if front.writing_paused:
             return False
-        puller.settle(self.plan, front.now())
-        if len(puller.resets) > 0 or not self.plan.mine or self.queue_id >= self.plan.queues:
-            return True
-        queue = self.plan.queue(puller.store, self.queue_id)
+        puller.settle(plan, front.now())
+        queue = plan.queue(puller.store, self.queue_id)
         if queue is None or not queue.min_entry <= self.queue_offset <= queue.visible:
             return True
         if self.queue_offset == queue.visible:
             return False
-        self.found = puller.find(self.plan, queue, self.queue_offset, self.wanted)
-        return self.found or queue.visible - self.queue_offset > LOOKED_THROUGH
+        if not puller.find(plan, queue, self.queue_offset, self.wanted):
+            return queue.visible - self.queue_offset > LOOKED_THROUGH
+        self.found = plan.mine and len(puller.resets) == 0 and self.queue_id < plan.queues
+        return True
 
     cdef int again(self) except -1:
         cdef Puller puller = self.puller
