@@ -52,6 +52,7 @@ class Timing:
                 self._clock,
                 parts.stats,
                 lambda: saver.changed("timers"),
+                saver.settle,
             )
             saver.add("timers", self._service.save)
         self._handlers = (

@@ -4,6 +4,7 @@ import contextlib
 import logging
 from pathlib import Path
 
+from firearrow._native.store.names import sync_folder
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.timers.check import TimerCheck
 from firearrow.broker.life.timers.clockwork import Clockwork
@@ -43,6 +44,11 @@ class TimerFiles:
         works.wheel = TimerWheel(self._wheel, self._options.timer_precision_ms)
         works.check = TimerCheck(self._check)
         return kept
+
+    def keep_names(self) -> None:
+        """The names of new files are on the disk when it returns: a power cut leaves a check point. OSError."""
+        for folder in (self._root, self._check.parent):
+            sync_folder(str(folder))
 
     def _opened_log(self) -> TimerLog:
         """What is no row of files is set aside; an empty log is shorter than its check point says, which tells."""

@@ -51,7 +51,8 @@ class Pace:
 
 
 class TimerService:
-    """`changed()`: the files are to be saved. StartError when they cannot be opened."""
+    """`changed()`: the files are to be saved; `settle()` brings the log to the disk before they are, for they name its
+    records. StartError when they cannot be opened."""
 
     def __init__(
         self,
@@ -64,8 +65,10 @@ class TimerService:
         clock: Clock,
         stats: Stats,
         changed: Callable[[], None],
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         self._loop = loop
+        self._settle = settle
         self._store = store
         self._clock = clock
         self._files = _opened(store, options, clock)
@@ -110,6 +113,9 @@ class TimerService:
             fault = self._recovered()
             if fault is not None:
                 self._lay_anew(fault)
+            if self._works.check.is_new:
+                self.save()
+                self._files.keep_names()
         except OSError as error:
             raise _unusable(self._store.root, error) from None
         self._started = True
@@ -177,6 +183,7 @@ class TimerService:
         """Bring wheel, log and check point to the disk; may run in another thread. OSError."""
         works = self._works
         end = works.laid  # before the files: what is laid meanwhile is not theirs to tell
+        self._settle()
         works.log.sync(works.check.flushed)
         works.wheel.sync()
         works.check.sync(end)
