@@ -13,7 +13,7 @@ from firearrow._native.store.segment cimport Segment
 
 cdef enum:
     GAP_MAX = 10000                       # so many lost messages are believed without a hole of that size in the log
-ENTRY_MAX = 1 << 56
+    HELD_MAX = 8                          # records of a queue that say it is elsewhere, before one is passed over
 
 
 cdef class Comparison:
@@ -21,32 +21,109 @@ cdef class Comparison:
         self.log = log
         self.mending = mending
         self.placed = {}
+        self.held = {}
 
     cdef int place(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
-        """The log has this record for this place: the queue has it now, too. OSError."""
+        """The log has this record for this place: the queue has it now, too, if it stands there. OSError."""
         state = self.placed.get(queue)
-        if not 0 <= entry < ENTRY_MAX:
+        if not is_possible(entry, physical_offset):
+            self.pass_over(queue, entry, physical_offset)
+        elif not self.fits(queue, state, entry, physical_offset):
+            self.hold(queue, entry, physical_offset, size, tags_code)
+        elif state is None:
+            self.begin(queue, entry)
+            self.put(queue, entry, physical_offset, size, tags_code)
+        else:
+            self.put(queue, entry, physical_offset, size, tags_code)
+        return 0
+
+    cdef bint fits(self, ConsumeQueue queue, list state, int64_t entry, int64_t physical_offset) except -1:
+        """Whether the queue stands there: for its first record its own entry says so; another goes on behind the last one,
+        or where nothing better is."""
+        cdef uint8_t at[ENTRY_BYTES]
+        if not queue.files or entry < (<Segment> queue.files[0]).base // ENTRY_BYTES:
+            return False
+        if state is None:
+            return entry == queue.end_entry or points_to(queue, entry, physical_offset)
+        if entry < state[0] or entry - queue.end_entry > GAP_MAX + self.lost_bytes // RECORD_FIXED_BYTES:
+            return False
+        return (
+            entry >= state[1] or points_to(queue, entry, physical_offset)
+            or (queue.look(entry, at) and get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE)
+        )
+
+    cdef int hold(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+        """A record says that its queue is elsewhere: that counts as soon as two say so, one behind the other. OSError."""
+        held = self.held.setdefault(queue, [])
+        other = self.before(held, entry)
+        if other is not None:
+            held.remove(other)
+            first, at, length, code = other
+            begin_anew(queue, first)
+            self.placed[queue] = [first, first, 0, 0]
+            self.put(queue, first, at, length, code)
+            self.put(queue, entry, physical_offset, size, tags_code)
             return 0
-        if state is None or not queue.files or entry < (<Segment> queue.files[0]).base // ENTRY_BYTES:
-            if not queue.files or not (<Segment> queue.files[0]).base // ENTRY_BYTES <= entry <= queue.end_entry:
-                begin_anew(queue, entry)
-            state = self.placed[queue] = [entry, entry, 0, 0]
+        held.append((entry, physical_offset, size, tags_code))
+        if len(held) > HELD_MAX:
+            first, at, _, _ = held.pop(0)
+            self.pass_over(queue, first, at)
+        return 0
+
+    cdef object before(self, list held, int64_t entry):
+        """One that is held, behind which `entry` follows, but for one that was passed over; None if there is none."""
+        cdef int64_t more = len(held) + 1 + self.lost_bytes // RECORD_FIXED_BYTES
+        for other in held:
+            if 0 < entry - <int64_t> other[0] <= more:
+                return other
+            more -= 1
+        return None
+
+    cdef int begin(self, ConsumeQueue queue, int64_t entry) except -1:
+        """The first record whose place its queue knows: one that is held stood before it, if its own entry was damaged."""
+        held = self.held.get(queue, [])
+        other = self.before(held, entry)
+        first, at, length, code = (entry, 0, 0, 0) if other is None else other
+        self.placed[queue] = [first, first, 0, 0]
+        if other is not None:
+            held.remove(other)
+            self.put(queue, first, at, length, code)
+        return 0
+
+    cdef int put(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+        state = self.placed[queue]
         state[3] += self.blank(queue, state[1], min(entry, queue.end_entry), physical_offset)
         if entry >= queue.end_entry:
-            if entry - queue.end_entry > GAP_MAX + self.lost_bytes // RECORD_FIXED_BYTES:
-                self.mending.tell(
-                    f"the record at {physical_offset} says place {entry} in queue {queue.queue_id} of {queue.topic}, which goes "
-                    f"on at {queue.end_entry}: passed over"
-                )
-                return 0
             state[3] += entry - queue.end_entry
             state[2] += 1
             self.append(queue, entry, physical_offset, size, tags_code)
         elif not has(queue, entry, physical_offset, size, tags_code):
-            if not self.rewrite(queue, entry, physical_offset, size, tags_code):
+            if entry != state[1] and self.is_taken(queue, entry, physical_offset):
                 return 0
+            if entry == state[1] and self.is_later(queue, entry, physical_offset):
+                return 0
+            put(<uint8_t *> queue.entry_at(entry), physical_offset, size, tags_code)
+            queue.dirty = True
             state[2] += 1
-        state[0], state[1] = min(state[0], entry), entry + 1
+        state[1] = entry + 1
+        return 0
+
+    cdef int let_go(self, ConsumeQueue queue) except -1:
+        """The whole log was walked: a record that stands alone counts if the queue does not name it elsewhere. OSError."""
+        for entry, physical_offset, size, tags_code in self.held.pop(queue, ()):
+            if queue in self.placed or points_to(queue, queue.end_entry - 1, physical_offset):
+                self.pass_over(queue, entry, physical_offset)
+            else:
+                begin_anew(queue, entry)
+                self.placed[queue] = [entry, entry, 0, 0]
+                self.put(queue, entry, physical_offset, size, tags_code)
+        return 0
+
+    cdef int pass_over(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
+        self.mending.tell(
+            f"the record at {physical_offset} says place {entry} in queue {queue.queue_id} of {queue.topic}, which has none "
+            "there: passed over"
+        )
         return 0
 
     cdef int64_t blank(self, ConsumeQueue queue, int64_t entry, int64_t until, int64_t physical_offset) except -1:
@@ -60,19 +137,20 @@ cdef class Comparison:
             entry += 1
         return count
 
-    cdef bint rewrite(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
-        """Another entry stands there: False if it has the better right."""
+    cdef bint is_taken(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
+        """Another record says this place, too, and its queue names it."""
         cdef uint8_t other[ENTRY_BYTES]
         queue.look(entry, other)
-        if get_i64(other) != physical_offset and get_i32(other + ENTRY_AT_SIZE) != PRE_BLANK_SIZE and agrees(self.log, queue, entry, False):
-            if get_i64(other) > physical_offset or entry > 0:
-                return False
-            cut_to(queue, 0)
-            self.append(queue, 0, physical_offset, size, tags_code)
-            return True
-        put(<uint8_t *> queue.entry_at(entry), physical_offset, size, tags_code)
-        queue.dirty = True
-        return True
+        return (
+            get_i64(other) != physical_offset and get_i32(other + ENTRY_AT_SIZE) != PRE_BLANK_SIZE
+            and agrees(self.log, queue, entry, False)
+        )
+
+    cdef bint is_later(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
+        """Its queue names a later record that says this place: the topic was made again."""
+        cdef uint8_t other[ENTRY_BYTES]
+        queue.look(entry, other)
+        return get_i64(other) > physical_offset and self.is_taken(queue, entry, physical_offset)
 
     cdef int append(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
         while queue.end_entry < entry:
@@ -84,6 +162,7 @@ cdef class Comparison:
         """The whole log was walked: what no record stands for goes, and all is on the disk. OSError."""
         cdef ConsumeQueue queue
         for queue in queues:
+            self.let_go(queue)
             state = self.placed.get(queue)
             if state is None:
                 cut_to(queue, possible_end(self.log, queue))
@@ -142,6 +221,16 @@ cdef int64_t possible_end(CommitLog log, ConsumeQueue queue) except -1:
             break
         entry -= 1
     return entry
+
+
+cdef bint is_possible(int64_t entry, int64_t physical_offset) noexcept:
+    """Each message before it in its queue had a record of its own in the log before it."""
+    return 0 <= entry <= physical_offset // RECORD_FIXED_BYTES
+
+
+cdef bint points_to(ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
+    cdef uint8_t at[ENTRY_BYTES]
+    return queue.look(entry, at) and get_i64(at) == physical_offset
 
 
 cdef bint has(ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:

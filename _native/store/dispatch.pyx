@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memchr, memcmp, memmove
 
-from firearrow._native.store.comparison cimport Comparison
+from firearrow._native.store.comparison cimport Comparison, is_possible, points_to
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.hash cimport index_hash, java_hash_more
 from firearrow._native.store.keyindex cimport KeyIndex
@@ -18,7 +18,6 @@ from firearrow._native.store.names import make_folder, sync_folder
 from firearrow._native.store.places import PutRefused, PutStatus
 from firearrow._native.store.rolled import mended_queues
 
-ENTRY_MAX = 1 << 56
 MULTI_DIGITS_MAX = 12
 QUEUE_ID_MAX = 65535
 LMQ_PREFIX = b"%LMQ%"
@@ -321,16 +320,13 @@ cdef class Dispatch:
         if self.comparison is not None:
             self.comparison.place(queue, entry, physical_offset, size, tags_code)
             return 0
-        if entry < queue.end_entry or physical_offset < queue.max_physical:
+        if physical_offset < queue.max_physical:
             return 0
-        if entry > queue.end_entry and queue.files:
-            self.gaps += 1
+        if entry < queue.end_entry or (entry > queue.end_entry and queue.files) or not is_possible(entry, physical_offset):
+            self.gaps += entry < queue.min_entry or entry >= queue.end_entry or not points_to(queue, entry, physical_offset)
             return 0
         if entry > queue.end_entry:
             self.begun += 1
-            if entry > ENTRY_MAX:
-                self.gaps += 1
-                return 0
             queue.begin_at(entry)
         queue.append(physical_offset, size, tags_code)
         queue.visible = queue.end_entry
