@@ -205,6 +205,26 @@ def test_a_power_cut_under_sync_flush(tmp_path: Path, boot: Path, seed: int) -> 
     assert sorted(room.found()) == list(range(number))
 
 
+def test_what_lies_in_the_log_is_not_laid_again_where_a_file_of_it_ends(tmp_path: Path, boot: Path) -> None:
+    """A slice of messages, some in the log already, some not, of which only a part finds room in the log's file."""
+    store, old = tmp_path / "store", tmp_path / "old"
+    room = Timing(store, flush_disk_type="SYNC_FLUSH")
+    copy(store / "config" / "timercheck", old)
+    for number in range(181):
+        room.send(b"%d" % number, 5000)
+    room.timers.run(10)
+    room.listeners.remove(room.service.news)
+    for number in range(181, 205):
+        room.send(b"%d" % number, 5000)
+    room.turn.end()
+    room.kill()
+    copy(old, store / "config" / "timercheck")
+    boot.write_text("second boot")
+    room = room.again(flush_disk_type="SYNC_FLUSH")
+    room.timers.run(20_000)
+    assert sorted(room.found()) == list(range(205))
+
+
 def copy(source: Path, target: Path) -> None:
     if source.is_dir():
         shutil.copytree(source, target)

@@ -132,7 +132,6 @@ class Intake:
 
     def _opened(self, entry: QueueEntry) -> Taken:
         if entry.physical_offset in self.linked:
-            self.linked.discard(entry.physical_offset)
             return Taken(entry, None, 0)
         record = self._delivery.record(entry.physical_offset)
         out_ms = None if record is None else whole(record.properties.get(Property.TIMER_OUT_MS, ""))
@@ -162,9 +161,12 @@ class Intake:
             works.log.append(units)
         for slot in slots.values():
             works.wheel.put(slot)
-        self._went_on(offset + min(room, len(taken)))
+        passed = taken[:room]
+        if passed[-1].entry.physical_offset in self.linked:  # else the log's last unit may be an older message's
+            self._mark(passed[-1].entry)
+        self._went_on(offset, passed)
         self.total += len(units)
-        for _, record, _ in taken[:room]:
+        for _, record, _ in passed:
             if record is not None:
                 deletes = Property.TIMER_DELETE_KEY in record.properties
                 self._metrics.add(record.properties.get(Property.REAL_TOPIC), -1 if deletes else 1)
@@ -183,7 +185,7 @@ class Intake:
             last = placed or last
             done += 1
         if last is None:
-            return self._went_on(offset + done)
+            return self._went_on(offset, taken[:done])
 
         def stored(well: bool) -> None:
             self._busy = False
@@ -191,7 +193,7 @@ class Intake:
                 return self._arm(AGAIN_S)
             self.total += done
             self._mark(taken[done - 1].entry)
-            self._went_on(offset + done)
+            self._went_on(offset, taken[:done])
 
         self._busy = True
         self._delivery.appender.follow(last.end, stored)
@@ -208,8 +210,10 @@ class Intake:
         except OSError as error:  # the check point says it, too
             log.warning("the timer log takes no mark: %s", error)
 
-    def _went_on(self, offset: int) -> None:
-        self._works.check.queue_offset = offset
+    def _went_on(self, offset: int, passed: list[Taken]) -> None:
+        """From `offset` of the queue on these are done with."""
+        self.linked.difference_update(each.entry.physical_offset for each in passed)
+        self._works.check.queue_offset = offset + len(passed)
         self._works.moved()
         self._changed()
         self._arm(0)
