@@ -138,7 +138,7 @@ class Claims:
                 self.written = self.synced = max(self.synced, mark["at"] + 1)
             case "dropping":
                 self.lowest_max += mark["most"] * self.segment_bytes
-            case "dropped":
+            case "dropped" | "expiring":
                 self.lowest_max = mark["below"]
             case "forgetting":
                 self.forgotten.add(mark["topic"])

@@ -55,7 +55,8 @@ class PendingJudge:
             except (StoreError, StartError, OSError, ValueError) as error:
                 return [f"{type(error).__name__}: {error}"]
             try:
-                return self._run(second, promises, end, binding=kill or self._sync_flush)
+                faults = self._run(second, promises, end, binding=kill or self._sync_flush)
+                return faults + _aside_faults(root)
             finally:
                 second.kill()
 
@@ -133,6 +134,12 @@ def _idle_faults(broker: Revived) -> list[str]:
     info = broker.living.timer_info()
     names = ("timerOffsetBehind", "timerCongestNum", "timerReadBehind")
     return [f"{name} is {info[name]} when all is done" for name in names if info[name] != "0"]
+
+
+def _aside_faults(root: Path) -> list[str]:
+    """A cut is no damage: what it leaves is taken up, never put aside."""
+    aside = sorted(str(path.relative_to(root)) for path in root.rglob("*.damaged-*"))
+    return [f"{', '.join(aside)} set aside"] if aside else []
 
 
 def _missing(topic: str, due: set[bytes], found: Counter[bytes]) -> list[str]:

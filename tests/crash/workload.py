@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.crash.expiry import expired_files
 from tests.crash.marks import Marks
 from tests.crash.pending import pending_work
 from tests.crash.progress import GROUP, Keeper
@@ -141,6 +142,7 @@ WORKLOADS: dict[str, Script] = {
         progress,
         whole_broker,
         pending_work,
+        expired_files,
     )
 }
 
