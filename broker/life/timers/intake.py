@@ -162,8 +162,9 @@ class Intake:
         for slot in slots.values():
             works.wheel.put(slot)
         passed = taken[:room]
-        if passed[-1].entry.physical_offset in self.linked:  # else the log's last unit may be an older message's
-            self._mark(passed[-1].entry)
+        end = passed[-1].entry
+        if end.physical_offset in self.linked:  # the log's last unit may be an older message's
+            self._mark(end)
         self._went_on(offset, passed)
         self.total += len(units)
         for _, record, _ in passed:
