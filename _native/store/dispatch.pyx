@@ -14,6 +14,7 @@ from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.layout cimport ENTRY_BYTES, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
 from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
 
+from firearrow._native.store.abreast import abreast
 from firearrow._native.store.names import make_folder, sync_folder
 from firearrow._native.store.places import PutRefused, PutStatus
 from firearrow._native.store.rolled import mended_queues
@@ -239,13 +240,21 @@ cdef class Dispatch:
         """Bring the entries of all queues to disk, and the names of their files; another thread may call it. OSError."""
         cdef ConsumeQueue queue
         named = []
+
+        def bring(each):
+            if each.sync():
+                named.append(each)
+
+        def bring_names(folder):
+            try:
+                sync_folder(folder)
+            except FileNotFoundError:  # its topic was deleted meanwhile
+                pass
+
         try:
-            for queue in list(self.queues.values()):
-                if queue.sync():
-                    named.append(queue)
-            for folder in {f for queue in named for f in (queue.folder, os.path.dirname(queue.folder), self.folder)}:
-                if os.path.isdir(folder):  # or its topic was deleted meanwhile
-                    sync_folder(folder)
+            abreast(bring, [queue for queue in list(self.queues.values()) if queue.dirty or queue.named])
+            folders = {f for queue in named for f in (queue.folder, os.path.dirname(queue.folder), self.folder)}
+            abreast(bring_names, list(folders))
         except OSError:
             for queue in named:
                 queue.named = True

@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from firearrow._native.store.abreast import abreast
 from firearrow._native.store.mending import Mending
 
 MARK = "unsynced"
@@ -37,13 +38,25 @@ def forget(root: str, log_folder: str, mending: Mending) -> None:
 
 def settle(root: str, log_folder: str) -> None:
     """All is on the disk as it is read. OSError: in doubt."""
-    for file in _opened(root, log_folder):
-        os.fdatasync(file)
+    abreast(_sync, _paths(root, log_folder))
+
+
+def _sync(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # taken away meanwhile
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(file)
+        finally:
+            os.close(file)
+
+
+def _paths(root: str, log_folder: str) -> list[str]:
+    """Each file of the store; not its lock, which would be given up when it is closed."""
+    return sorted({*_files(root), *_files(log_folder)} - {os.path.join(root, LOCK)})
 
 
 def _opened(root: str, log_folder: str) -> Iterator[int]:
-    """Each file of the store; not its lock, which would be given up when it is closed."""
-    for path in sorted({*_files(root), *_files(log_folder)} - {os.path.join(root, LOCK)}):
+    for path in _paths(root, log_folder):
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:  # taken away meanwhile

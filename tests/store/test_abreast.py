@@ -1,0 +1,103 @@
+"""Many files are brought to the disk by several threads, and what fails is told as if there were one."""
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store import abreast as module
+from firearrow._native.store.abreast import ALONE_MAX, THREADS, abreast
+from firearrow._native.store.segment import fail_next, heal
+from tests.store.stores import open_store, put, read
+
+
+@pytest.mark.parametrize("count", [0, 1, ALONE_MAX, ALONE_MAX + 1, 1000])
+def test_each_is_done_once(count: int) -> None:
+    done: list[int] = []
+    abreast(done.append, range(count))
+    assert sorted(done) == list(range(count))
+
+
+def test_many_are_done_by_several_threads() -> None:
+    together = threading.Barrier(THREADS, timeout=30)
+    names: set[str] = set()
+
+    def work(number: int) -> None:
+        if number < THREADS:
+            together.wait()  # nobody goes on alone
+        names.add(threading.current_thread().name)
+
+    abreast(work, range(ALONE_MAX + 1))
+    assert "abreast" in names
+
+
+@pytest.mark.parametrize("count", [ALONE_MAX, 500])
+def test_an_error_is_raised_when_nothing_is_under_way(count: int) -> None:
+    begun, ended = [], []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number == 20:
+            raise OSError(errno.EIO, "broken")
+        ended.append(number)
+
+    with pytest.raises(OSError, match="broken"):
+        abreast(work, range(count))
+    assert len(begun) == len(ended) + 1
+
+
+def test_without_more_threads_it_goes_on_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class None_(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module.threading, "Thread", None_)
+    done: list[int] = []
+    abreast(done.append, range(100))
+    assert done == list(range(100))
+
+
+def test_queues_in_great_number_are_on_the_disk_before_the_checkpoint(tmp_path: Path) -> None:
+    """A sync that fails among many keeps the checkpoint from vouching for any."""
+    store = open_store(tmp_path)
+    for number in range(200):
+        put(store, b"first", f"T{number}")
+    store.write()
+    store.flush_queues()
+    vouched = store.flushed_queues
+    for number in range(200):
+        put(store, b"second", f"T{number}")
+    store.write()
+    store.sync()
+    fail_next("sync", errno.EIO, after=150)
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            store.flush_queues()
+    finally:
+        heal()
+    assert store.flushed_queues == vouched
+    store.abandon()
+    with open_store(tmp_path) as again:
+        for number in range(200):
+            assert [record.body for record in read(again, f"T{number}")] == [b"first", b"second"]
+
+
+def test_a_topic_that_goes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(100):
+            put(store, b"x", f"T{number}")
+        store.write()
+        fsync, gone = os.fsync, []
+
+        def deleting(fd: int) -> None:
+            if not gone:
+                gone.append(fd)
+                store.drop_topic("T99")
+            fsync(fd)
+
+        monkeypatch.setattr(os, "fsync", deleting)
+        store.flush_queues()
+        assert store.writable
+        put(store, b"y", "T1")
