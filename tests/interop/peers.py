@@ -70,7 +70,7 @@ class Apache:
     def __init__(self, store: Path, settings: dict[str, str], wait_s: float = 90) -> None:
         self.store = store
         self.home = store.parent / f"{store.name}-apache"
-        self.home.mkdir()
+        self.home.mkdir(exist_ok=True)
         broker, name_server, ha = free_ports()
         self.address, self.name_server = f"127.0.0.1:{broker}", f"127.0.0.1:{name_server}"
         naming = {"listenPort": str(name_server), "rocketmqHome": str(self.home)}
@@ -147,7 +147,7 @@ class Apache4(Apache):
                "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")  # fmt: skip
 
     def _settings(self, port: int, ha_port: int) -> dict[str, str]:
-        (self.home / "conf").mkdir()
+        (self.home / "conf").mkdir(exist_ok=True)
         for program in ("broker", "namesrv"):
             (self.home / "conf" / f"logback_{program}.xml").write_text("<configuration/>")
         return super()._settings(port, ha_port)
