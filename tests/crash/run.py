@@ -53,10 +53,7 @@ class Run:
         return self.summary
 
     def _sweep(self, name: str, seed: int, share: float) -> None:
-        root = self._room / "recorded"
-        ops = recording.record(self._library, root, name, seed)
-        shutil.rmtree(root)
-        root.mkdir()
+        ops = self._recorded(name, seed)
         per_call = min(max(share / len(ops), 0.01), 12.0)
         left = self._until - time.monotonic()
         tally = Sweep(name, seed, ops, self._room, per_call, left, failed=self._note).run()
@@ -68,13 +65,26 @@ class Run:
             flush=True,
         )
 
-    def compare(self, name: str, count: int) -> None:
-        """`count` states of a workload are opened by Apache's broker, too."""
-        ops = recording.record(self._library, self._room / "recorded", name, self._seed)
-        compared = compare(ops, name, self._seed, count, self._room)
-        self.summary.apache = compared
+    def compare(self, names: list[str], count: int) -> None:
+        """`count` states, as many of each workload, are opened by Apache's broker, too."""
+        began = time.monotonic()
+        compared = self.summary.apache = Compared()
+        for number, name in enumerate(names):
+            share = (number + 1) * count // len(names) - number * count // len(names)
+            if share:
+                compare(self._recorded(name, self._seed), name, self._seed, share, self._room, compared)
+                print(
+                    f"{name}: {compared.states} states, Apache by itself: {dict(compared.alone)}", flush=True
+                )
         self.summary.failed += len(compared.differences)
-        print(f"Apache: {compared}", flush=True)
+        self.summary.seconds = round(time.monotonic() - began, 1)
+
+    def _recorded(self, name: str, seed: int) -> list[recording.Op]:
+        root = self._room / "recorded"
+        ops = recording.record(self._library, root, name, seed)
+        shutil.rmtree(root)
+        root.mkdir()
+        return ops
 
     def _note(self, failure: Failure, root: Path) -> None:
         self.summary.failed += 1
@@ -107,7 +117,7 @@ def main() -> None:
     with folder.room() as room:
         run = Run(room, states=given.states, seconds=given.seconds, seed=given.seed, keep=given.keep)
         if given.apache:
-            run.compare((given.workload or ["async_flush"])[0], given.apache)
+            run.compare(given.workload or list(WORKLOADS), given.apache)
         else:
             run.run(given.workload or list(WORKLOADS))
         summary = asdict(run.summary)
