@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.driver import Driver
+from tests.interop.driver import JVMS, Driver
 from tests.interop.peers import CLUSTER, Peer
 from tests.interop.workshop import FETCH_S, go_driver, java_class_path, missing, need
 
@@ -54,7 +54,7 @@ def _lack(test: str) -> str | None:
 
 
 class Drivers:
-    """Client processes by name; each is started when a test first wants it."""
+    """Client processes by name; each is started when a test first wants it, and rests while others are wanted."""
 
     def __init__(self, name_server: str, homes: Path) -> None:
         self.name_server = name_server
@@ -62,13 +62,14 @@ class Drivers:
         self.running: dict[str, Driver] = {}
 
     def __call__(self, name: str) -> Driver:
+        for other in set(self.running) - {name}:
+            if not self.running[other].rest():
+                del self.running[other]
         if name not in self.running:
             if name == "go":
                 need(go_driver)
             elif name != "python":
-                need(lambda: java_class_path({"java4": "client4"}.get(name, "client5")))
-            for other in list(self.running):
-                self.running.pop(other).stop()
+                need(lambda: java_class_path(JVMS[name]))
             self.running[name] = Driver(name, self.name_server, self.homes / f"{name}-{next(_numbers)}")
         return self.running[name]
 

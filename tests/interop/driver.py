@@ -3,6 +3,7 @@
 One thread of ours reads what it says; the test's thread asks and waits for events, each wait bounded.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -20,6 +21,8 @@ from tests.interop.workshop import go_driver, java_class_path
 
 Event = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
+JVMS = {"java5": "client5", "java4": "client4"}
+"""Drivers that take seconds to start, and whose class path has which client."""
 
 
 class Failed(Exception):
@@ -131,6 +134,15 @@ class Driver:
     ) -> None:
         self.stop()
 
+    def rest(self) -> bool:
+        """Others have their turn: a JVM stays, without producers; any other, and one in trouble, is stopped: False."""
+        if self.name in JVMS:
+            with contextlib.suppress(Failed, AssertionError, OSError):
+                self.ask("rest")
+                return True
+        self.stop()
+        return False
+
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
@@ -159,6 +171,6 @@ def _command(name: str, home: Path) -> list[str]:
         return [str(go_driver())]
     if name == "python":
         return [sys.executable, "-m", "tests.interop.python"]
-    version = {"java5": "client5", "java4": "client4"}[name]
+    version = JVMS[name]
     quick = "-Drocketmq.client.rebalance.waitInterval=500", "-Drocketmq.client.rebalance.minInterval=100"
     return java(version, "Driver", home, "-Xmx256m", *quick)

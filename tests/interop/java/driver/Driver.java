@@ -10,6 +10,7 @@ import java.nio.charset.StandardCharsets;
 public final class Driver {
     public static void main(String[] args) throws Exception {
         Events.takeStandardOutput();
+        Haste.begin(Thread.currentThread());
         String nameServer = args[0];
         Producers producers = new Producers(nameServer);
         Consumers consumers = new Consumers(nameServer);

@@ -34,6 +34,10 @@ final class Producers {
             case "stopProducer":
                 producers.remove(parameters.text("group")).shutdown();
                 return true;
+            case "rest":
+                producers.values().forEach(DefaultMQProducer::shutdown);
+                producers.clear();
+                return true;
             default:
                 return false;
         }
