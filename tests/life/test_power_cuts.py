@@ -1,0 +1,111 @@
+"""A power cut takes back records that offsets and files of progress speak of: what `python -m tests.crash` found."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.life.pop.revive import GROUP
+from firearrow.broker.services.flusher import Flusher
+from firearrow.broker.services.saver import Saver
+from firearrow.broker.state import load
+from tests.life.test_pop_revive import REVIVE, Reviving
+from tests.life.test_timer_recovery import lose_from
+from tests.life.test_transactions import HALF, ROUND_MS, Transacting
+from tests.store.stores import open_store, put
+
+
+def test_a_half_message_whose_copy_is_lost_is_asked_for(tmp_path: Path) -> None:
+    """The journal came to the disk, the copies did not."""
+    room = Transacting(tmp_path)
+    room.prepare()
+    end = room.store.written
+    room.timers.run(3 * ROUND_MS)
+    assert len(room.records(HALF)) > 1
+    room.journal.sync()
+    room.journal.close()
+    room.store.abandon()
+    lose_from(tmp_path, end)
+    room = Transacting(tmp_path, now_ms=room.clock.now_ms())
+    asked = room.join()
+    assert len(room.next_round(asked)) == 1
+    room.close()
+
+
+def test_check_points_that_come_to_the_places_of_lost_ones_are_settled(tmp_path: Path) -> None:
+    """The offset of the reviving group stands behind the end of its queue."""
+    room = Reviving(tmp_path)
+    for number in range(3):
+        room.put("T", b"%d" % number)
+    room.take(0)
+    room.timers.run(20_000)
+    assert room.revived() == [b"0"]
+    room.offsets.commit(GROUP, REVIVE, 0, 7)
+    room.kill()
+    room = Reviving(tmp_path, now_ms=room.clock.now_ms())
+    for number in (1, 2):
+        room.take(number)
+        room.timers.run(20_000)
+        room.kill()
+        room = Reviving(tmp_path, room.offsets.to_json(), room.clock.now_ms())
+    room.timers.run(20_000)
+    assert room.revived() == [b"0", b"1", b"2"]
+    room.close()
+
+
+class Progress:
+    """A table that notes when its text is made."""
+
+    def __init__(self, room: list[str]) -> None:
+        self._room = room
+
+    def to_json(self) -> bytes:
+        self._room.append("text")
+        return b"{}"
+
+    def load(self, text: bytes) -> None:
+        raise AssertionError("there is no file")
+
+
+def test_a_file_of_progress_is_written_behind_what_it_speaks_of(tmp_path: Path) -> None:
+    path, order = tmp_path / "progress.json", list[str]()
+
+    def settle() -> None:
+        order.append(f"settled, {path.exists()}")
+
+    async def run() -> None:
+        saver = Saver(asyncio.get_running_loop(), settle)
+        load(saver, "progress", path, Progress(order), make=False, progress=True)
+        saver.soon("progress")
+        assert await saver.saved()
+        saver.stop()
+
+    asyncio.run(run())
+    assert order == ["text", "settled, False"]
+    assert path.read_bytes() == b"{}"
+
+
+def flusher(store: MessageStore, loop: asyncio.AbstractEventLoop) -> Flusher:
+    """One that does nothing by itself for an hour."""
+    return Flusher(
+        loop, store, sync_flush=False, interval_ms=lambda: 3_600_000, queue_interval_ms=lambda: 3_600_000,
+        synced=lambda end: None, failed=lambda error: None,
+    )  # fmt: skip
+
+
+def test_settling_brings_the_log_to_the_disk_while_the_thread_runs_and_behind_it(tmp_path: Path) -> None:
+    store, loop = open_store(tmp_path), asyncio.new_event_loop()
+    each = flusher(store, loop)
+    each.start()
+    for stopped in (False, True):
+        if stopped:
+            each.stop()
+        put(store, b"x")
+        store.write()
+        assert store.flushed < store.written
+        settling = threading.Thread(target=each.settle)
+        settling.start()
+        settling.join(20)
+        assert store.flushed == store.written
+    store.close()
+    loop.close()
