@@ -123,6 +123,12 @@ class Revived:
         for _ in range(count):
             self.loop.step()
 
+    def ask(self, code: RequestCode, ext: dict[str, str]) -> RemotingCommand | None:
+        """The answer, if it does not wait for the turn's end."""
+        answer = self._routes[code](RemotingCommand(code, ext), self.producer)
+        assert answer is None or isinstance(answer, RemotingCommand)
+        return answer
+
     def asked(self) -> list[tuple[RemotingCommand, Record]]:
         """The checks of transactions since the last call, and the half messages that they show."""
         requests, self.producer.requests = self.producer.requests, []
@@ -135,9 +141,7 @@ class Revived:
             "commitLogOffset": request.ext["commitLogOffset"], "commitOrRollback": "8" if commit else "12",
             "fromTransactionCheck": "true", "msgId": "x",
         }  # fmt: skip
-        self._routes[RequestCode.END_TRANSACTION](
-            RemotingCommand(RequestCode.END_TRANSACTION, ext), self.producer
-        )
+        self.ask(RequestCode.END_TRANSACTION, ext)
 
     def records(self, topic: str) -> list[Record]:
         """Of all queues."""

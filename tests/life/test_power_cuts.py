@@ -1,17 +1,25 @@
 """A power cut takes back records that offsets and files of progress speak of: what `python -m tests.crash` found."""
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 
+import pytest
+
 from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.life.pop.revive import GROUP
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.saver import Saver
 from firearrow.broker.state import load
+from tests.crash.revived import Revived
 from tests.life.test_pop_revive import REVIVE, Reviving
 from tests.life.test_timer_recovery import lose_from
 from tests.life.test_transactions import HALF, ROUND_MS, Transacting
+from tests.process.test_pop import GROUP as GROUP_OF_POPS
+from tests.process.test_pop import ack_ext, pop_ext, records
 from tests.store.stores import open_store, put
 
 
@@ -109,3 +117,36 @@ def test_settling_brings_the_log_to_the_disk_while_the_thread_runs_and_behind_it
         assert store.flushed == store.written
     store.close()
     loop.close()
+
+
+def answered(broker: Revived, code: RequestCode, ext: dict[str, str]) -> RemotingCommand:
+    at_once = broker.ask(code, ext)
+    broker.run(10)
+    return at_once or broker.producer.replies.pop()
+
+
+def test_an_answered_acknowledgement_in_order_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It moves the group's offset, as a commit does; no record is written that would take it along."""
+    broker = Revived(tmp_path, {"flushDiskType": "SYNC_FLUSH", "brokerName": "b"}, 1_700_000_000_000)
+    try:
+        broker.state.topics.create("T", 1)
+        for number in range(2):
+            put(broker.store, b"%d" % number)
+        broker.store.write()
+        broker.store.confirm(broker.store.sync())
+        popped = answered(broker, RequestCode.POP_MESSAGE, pop_ext("T", order="true", initMode="0"))
+        assert len(records(popped)) == 2
+        synced, sync = list[int](), os.fdatasync
+
+        def noted(number: int) -> None:
+            synced.append(broker.state.offsets.committed(GROUP_OF_POPS, "T", 0))
+            sync(number)
+
+        monkeypatch.setattr(os, "fdatasync", noted)
+        for record in records(popped):
+            assert answered(broker, RequestCode.ACK_MESSAGE, ack_ext(popped, record)).code == 0
+        assert synced == [1, 2]
+    finally:
+        broker.kill()
