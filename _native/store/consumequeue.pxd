@@ -23,6 +23,7 @@ cdef class ConsumeQueue:
     cdef readonly bint readonly
     cdef list files
     cdef Mappings mappings                # None where it is only read
+    cdef public object strays             # Strays; None where it is only read
     cdef readonly int64_t min_entry, visible, end_entry, next_entry
     cdef readonly int64_t max_physical    # end of the last record that is in the queue
     cdef int64_t min_physical             # of the record of `min_entry`; -1: not known

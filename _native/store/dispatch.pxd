@@ -27,6 +27,7 @@ cdef class Dispatch:
     cdef readonly int64_t queue_file_bytes
     cdef readonly dict queues              # (topic bytes, queue id) → ConsumeQueue
     cdef readonly Mappings mappings        # of all queues' files
+    cdef readonly object strays            # Strays: entries that readers met and that lead to no good record
     cdef KeyIndex index                    # None where messages are not indexed
     cdef Comparison comparison             # None but while queues are compared with the whole log
     cdef list recent                       # of a recovery: name, ConsumeQueue, … by a hash of both names

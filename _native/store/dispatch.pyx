@@ -18,6 +18,7 @@ from firearrow._native.store.abreast import abreast
 from firearrow._native.store.names import make_folder, sync_folder
 from firearrow._native.store.places import PutRefused, PutStatus
 from firearrow._native.store.rolled import mended_queues
+from firearrow._native.store.strays import Strays
 
 MULTI_DIGITS_MAX = 12
 QUEUE_ID_MAX = 65535
@@ -81,6 +82,7 @@ cdef class Dispatch:
         self.lmq = lmq
         self.queues = {}
         self.mappings = Mappings()
+        self.strays = Strays()
 
     def __dealloc__(self):
         PyMem_Free(self.staged)
@@ -92,6 +94,7 @@ cdef class Dispatch:
         make_folder(self.folder)
         for topic, queue_id, folder in mended_queues(self.folder, self.queue_file_bytes, QUEUE_ID_MAX, mending):
             queue = ConsumeQueue.open(folder, topic, queue_id, self.queue_file_bytes, self.mappings)
+            queue.strays = self.strays
             self.queues[os.fsencode(topic), queue_id] = queue
             self.lights += topic.startswith(LIGHT)
 
@@ -116,6 +119,7 @@ cdef class Dispatch:
             found = ConsumeQueue(
                 os.path.join(self.folder, name, str(queue_id)), name, queue_id, self.queue_file_bytes, self.mappings
             )
+            found.strays = self.strays
             self.queues[topic, queue_id] = found
             self.lights += topic.startswith(LMQ_PREFIX)
         return <ConsumeQueue> found

@@ -11,6 +11,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
+from firearrow._native.store.astray cimport brought_back
 from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.layout cimport (
     AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
@@ -115,11 +116,11 @@ cdef int pick(
         scan.last_physical = physical
         code = <int32_t> get_i64(entry + ENTRY_AT_TAGS)
         if is_one(code, codes, codes_count) and (tags is None or code in tags):
-            record = record_bytes(log, queue, offset + n, physical, size)
+            record = record_bytes(log, queue, offset + n, physical, &size)
             if record is NULL:
                 if scan.count == 0:
                     scan.status = MESSAGE_WAS_REMOVING
-                    if physical < log.min_offset:
+                    if is_gone(log, queue, offset + n, physical):
                         break  # whoever asked is told before he gets what follows
             elif accept is None or accept(PyMemoryView_FromMemory(<char *> record, size, PyBUF_READ)):
                 scan.picked[scan.count].at = record
@@ -157,20 +158,29 @@ cdef inline bint is_full(
     return scan.bytes + size > limits.bytes_on_disk or scan.count > limits.count_on_disk - 1
 
 
-cdef const uint8_t *record_bytes(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical, int32_t size) except? NULL:
-    """The record that an entry points to; NULL without an exception if it is gone, or another or a damaged one is there."""
+cdef const uint8_t *record_bytes(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical, int32_t *size) except? NULL:
+    """The record that an entry points to; one that leads astray is put right if its record is near. NULL without an
+    exception if it is gone, or a damaged one is there."""
     cdef int64_t available = 0
     cdef const uint8_t *at
-    if physical < log.min_offset or size == PRE_BLANK_SIZE:
+    if size[0] == PRE_BLANK_SIZE or is_gone(log, queue, entry, physical):
         return NULL
-    if size >= RECORD_FIXED_BYTES and size <= log.written - physical:
+    if size[0] >= RECORD_FIXED_BYTES and log.min_offset <= physical <= log.written - size[0]:
         at = log.bytes_at(physical, &available)
-        if at is not NULL and size <= available and get_i32(at) == size and (
+        if at is not NULL and size[0] <= available and get_i32(at) == size[0] and (
             get_i64(at + AT_QUEUE_OFFSET) == entry and get_i32(at + AT_QUEUE_ID) == queue.queue_id or is_also_for(log, queue, entry, physical)
         ) and (physical >= log.trusted or is_whole(log, queue, entry, physical)):
             return at
     log.refused += 1
-    return NULL
+    return brought_back(log, queue, entry, size)
+
+
+cdef bint is_gone(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical) except -1:
+    """Whether its record went with the log's start: then the one before it did, too."""
+    cdef uint8_t before[ENTRY_BYTES]
+    if not 0 <= physical < log.min_offset:
+        return False
+    return entry <= queue.min_entry or not queue.look(entry - 1, before) or get_i64(before) < log.min_offset
 
 
 cdef bint is_also_for(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical) except -1:

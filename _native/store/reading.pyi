@@ -46,6 +46,8 @@ class StoreReading:
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, tag: bool = False
     ) -> tuple[list[bytes], int, int]:
         """Records whose key hash matches, oldest first; the index's last store time and last physical offset (§3.4)."""
+    def take_strays(self) -> list[str]:
+        """Queue entries that led to no good record, met since the last call: a line each. Any thread."""
     def is_near_end(self, physical_offset: int) -> bool:
         """Within 40 % of memory of the log's end."""
     def earliest_store_time(self) -> int: ...

@@ -81,6 +81,9 @@ cdef class StoreReading:
         records = [self.record_at(physical) for physical in sorted(set(found))]
         return [record for record in records if record is not None], last_ms, last_physical
 
+    def take_strays(self):
+        return self.dispatch.strays.take()
+
     def is_near_end(self, int64_t physical_offset):
         return self.log.written - physical_offset <= self.limits.in_memory_bytes
 

@@ -1,0 +1,94 @@
+"""Entries that lead astray, found by readers and put right from the log (see astray.pxd). Knows no index."""
+
+import os
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.string cimport memcmp
+
+from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.store.comparison cimport agrees
+from firearrow._native.store.dispatch cimport multi_entries
+from firearrow._native.store.hash cimport java_hash_more
+from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
+from firearrow._native.store.record cimport Properties, RECORD_BLANK, RECORD_OK, RecordView, scan_properties
+from firearrow._native.store.segment cimport Segment
+
+cdef enum:
+    WALK_BYTES_MAX = 8388608
+    NEIGHBOURS_MAX = 32               # so many entries beside it may be damaged, too
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+LIGHT = "%LMQ%"
+
+
+cdef const uint8_t *brought_back(CommitLog log, ConsumeQueue queue, int64_t entry, int32_t *size) except? NULL:
+    cdef RecordView view
+    cdef int64_t at, available = 0
+    place = (queue.topic, queue.queue_id, entry)
+    if queue.strays is None or not queue.strays.is_new(place):
+        return NULL
+    at = -1 if queue.topic == SCHEDULE else place_of(log, queue, entry, &view)
+    if at < 0:
+        queue.strays.passed_over(place)
+        return NULL
+    put_right(queue, entry, &view)
+    queue.strays.put_right(place, at)
+    size[0] = view.size
+    return log.bytes_at(at, &available)
+
+
+cdef int64_t place_of(CommitLog log, ConsumeQueue queue, int64_t entry, RecordView *view) except -2:
+    """Where the queue's record for that place stands, between those of its neighbours; -1 if it is not found there."""
+    cdef int64_t until, at = start_of(log, queue, entry, &until), begun = at
+    cdef int state
+    while 0 <= at < until and at - begun <= WALK_BYTES_MAX:
+        state = log.look(at, False, view)
+        if state == RECORD_BLANK:
+            at = (<Segment> log.segment_at(at)).base + log.segment_bytes
+            continue
+        if state != RECORD_OK or view.physical_offset != at:
+            return -1
+        if is_for(queue, entry, view):
+            return at if log.look(at, True, view) == RECORD_OK else -1
+        at += view.size
+    return -1
+
+
+cdef int64_t start_of(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t *until) except -2:
+    """Behind the record of the nearest good entry before it, or at the start of a file; `until`: at the nearest behind."""
+    cdef uint8_t at[ENTRY_BYTES]
+    cdef int64_t other
+    until[0] = log.written
+    for other in range(entry + 1, min(entry + NEIGHBOURS_MAX, queue.end_entry)):
+        if agrees(log, queue, other, False) and queue.look(other, at) and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE:
+            until[0] = get_i64(at)
+            break
+    for other in range(entry - 1, max(entry - NEIGHBOURS_MAX, queue.min_entry) - 1, -1):
+        if agrees(log, queue, other, False) and queue.look(other, at) and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE:
+            return get_i64(at) + get_i32(at + ENTRY_AT_SIZE)
+    return (<Segment> log.segment_at(max(until[0] - 1, log.min_offset))).base
+
+
+cdef bint is_for(ConsumeQueue queue, int64_t entry, const RecordView *view) except -1:
+    cdef bytes topic = os.fsencode(queue.topic)
+    cdef Properties properties
+    if view.queue_id == queue.queue_id and view.queue_offset == entry and view.topic.length == len(topic):
+        if memcmp(view.topic.at, PyBytes_AS_STRING(topic), len(topic)) == 0:
+            return True
+    if not queue.topic.startswith(LIGHT):
+        return False
+    scan_properties(&view.properties, &properties)
+    return (topic, entry) in multi_entries(&properties)
+
+
+cdef int put_right(ConsumeQueue queue, int64_t entry, const RecordView *view) except -1:
+    cdef Properties properties
+    cdef uint8_t *at
+    if queue.readonly:
+        return 0
+    scan_properties(&view.properties, &properties)
+    at = <uint8_t *> queue.entry_at(entry)
+    put_i64(at, view.physical_offset)
+    put_i32(at + ENTRY_AT_SIZE, view.size)
+    put_i64(at + ENTRY_AT_TAGS, java_hash_more(0, properties.tags.at, properties.tags.length))
+    queue.dirty = True
+    return 0
