@@ -18,7 +18,7 @@ class Stats(Protocol):
 
 Resolve = Callable[[str, str, int, int, str, str], tuple[int, tuple[int, ...], int, int, int] | None]
 """Group, topic, flags, version, expression and its type of a pull → the topic's queues, hashes of the tags that match
-(none: all), sysFlag of topic and of group, how many ms it may wait (-1: not here); None: each such pull needs a look."""
+(none: all), sysFlag of topic and of group, how many ms it may wait (-1: not here); None: each pull needs a look."""
 
 class Puller:
     """Plain pulls without a Python object for each record: that find messages at once, or wait for them in `holds`.

@@ -6,12 +6,13 @@
 # the next one, and a blank record fills the old one.
 #
 # Positions: min_offset <= confirmed <= written <= staged. `flushed` is what fdatasync is known to cover.
-# Owner: store. Thread: the appender's; `sync` may run in one other thread.
+# Owner: store. Thread: the appender's; `sync` may run in others.
 
 from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.store.record cimport RecordView
 from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.syncs cimport Syncs
 
 cdef bytes blank(int64_t left)
 
@@ -21,6 +22,7 @@ cdef class CommitLog:
     cdef readonly bint readonly
     cdef list segments
     cdef object making                    # held while a segment's file is made
+    cdef Syncs *syncs
     cdef uint8_t *staging
     cdef int64_t staging_room
     cdef int64_t staging_bytes
@@ -44,6 +46,8 @@ cdef class CommitLog:
     cdef Segment segment_for(self, int64_t physical_offset)
     cdef int make_segment(self, int64_t base) except -1
     cdef uint8_t *stage(self, int64_t end, int64_t size) except NULL
+    cdef list unflushed(self)
+    cdef int synced(self, int64_t until) except -1
     cdef int release_flushed(self) except -1
     cdef int take_back(self, int64_t failed_at) except -1
     cdef int cut(self, int64_t physical_offset) except -1

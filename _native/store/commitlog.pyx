@@ -11,6 +11,7 @@ from firearrow._native.store.bytes cimport put_i32
 from firearrow._native.store.layout cimport MAGIC_BLANK, RECORD_END_BYTES
 from firearrow._native.store.record cimport RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of
 from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.syncs cimport Syncs, drop_syncs, new_syncs, sync_through
 
 from firearrow._native.store.faults import StoreDamaged
 from firearrow._native.store.names import make_folder, sync_folder
@@ -38,9 +39,11 @@ cdef class CommitLog:
         self.segments = []
         self.making = Lock()
         self.size_max = segment_bytes
+        self.syncs = new_syncs()
 
     def __dealloc__(self):
         PyMem_Free(self.staging)
+        drop_syncs(self.syncs)
 
     # ---- opening ----
 
@@ -285,25 +288,38 @@ cdef class CommitLog:
             self.staging_room = 0
 
     def sync(self, int64_t until):
-        """fdatasync the segments that hold bytes between `flushed` and `until`; another thread may call it. OSError."""
+        """fdatasync the segments that hold bytes between `flushed` and `until`. OSError: no later one succeeds, either."""
         cdef Segment segment
-        cdef int status
-        for segment in list(self.segments):
-            if segment.base >= until or segment.base + segment.size <= self.flushed:
-                continue
+        cdef Syncs *syncs = self.syncs
+        cdef int status, fd
+        for segment in self.unflushed():
+            fd = segment.fd
+            segment.syncing += 1
             with nogil:
-                status = segment.sync_data()
+                status = sync_through(syncs, fd)
+            segment.syncing -= 1
             if status < 0:
                 raise OSError(-status, os.strerror(-status), segment.path)
-        self.flushed = max(self.flushed, until)
-        self.release_flushed()
+        self.synced(until)
         return self.flushed
+
+    cdef list unflushed(self):
+        """Segments with bytes that are not known to be on the disk."""
+        cdef Segment segment
+        return [
+            segment for segment in self.segments
+            if segment.base < self.written and segment.base + segment.size > self.flushed
+        ]
+
+    cdef int synced(self, int64_t until) except -1:
+        self.flushed = max(self.flushed, until)
+        return self.release_flushed()
 
     cdef int release_flushed(self) except -1:
         """Only what is still written or synced keeps its descriptor, with its successor."""
         cdef Segment segment
         for segment in list(self.segments):
-            if segment.base + segment.size > self.flushed:
+            if segment.base + segment.size > self.flushed or segment.syncing > 0:
                 break
             segment.release_fd()
         return 0
@@ -345,7 +361,7 @@ cdef class CommitLog:
     def let_go_first(self):
         """Take the oldest segment out of the log, for the caller to discard; None: it is written, or not on the disk."""
         cdef Segment segment = self.segments[0] if self.segments else None
-        if segment is None or segment.base + segment.size > min(self.written, self.flushed):
+        if segment is None or segment.syncing > 0 or segment.base + segment.size > min(self.written, self.flushed):
             return None
         del self.segments[0]
         return segment

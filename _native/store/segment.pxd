@@ -12,6 +12,8 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+cdef int sync_fd(int fd) noexcept nogil
+
 cdef class Segment:
     cdef readonly str path
     cdef readonly int64_t base            # offset of the file's first byte in its queue
@@ -21,6 +23,7 @@ cdef class Segment:
     cdef bint writable_map
     cdef bint touched                     # used since the hand of `mappings` passed it
     cdef int64_t reserved
+    cdef int syncing                      # times that a thread syncs it: it stays open
     cdef int views
     cdef bint closing
     cdef Py_ssize_t shape[1]

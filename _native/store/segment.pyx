@@ -83,6 +83,17 @@ cdef int sync_path(const char *path) noexcept nogil:
     return -error
 
 
+cdef int sync_fd(int fd) noexcept nogil:
+    """fdatasync; 0 or a negative errno."""
+    cdef int error = injected(CALL_SYNC)
+    if error != 0:
+        return -error
+    while fdatasync(fd) != 0:
+        if errno != EINTR:
+            return -errno
+    return 0
+
+
 cdef class Segment:
     def __cinit__(self, str path not None, int64_t base, int64_t size):
         self.path = path
@@ -276,13 +287,7 @@ cdef class Segment:
         return 0
 
     cdef int sync_data(self) noexcept nogil:
-        cdef int error = injected(CALL_SYNC)
-        if error != 0:
-            return -error
-        while fdatasync(self.fd) != 0:
-            if errno != EINTR:
-                return -errno
-        return 0
+        return sync_fd(self.fd)
 
     cdef int sync_map(self, int64_t length) noexcept nogil:
         cdef int error = injected(CALL_SYNC)

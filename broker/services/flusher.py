@@ -1,5 +1,5 @@
-"""Flusher: one thread that brings the log to disk. Under SYNC_FLUSH it is woken by every turn (group commit: the next
-turn's messages gather while one sync runs); otherwise it runs every flushIntervalCommitLog. Touches no table."""
+"""Flusher: brings the log to the disk in a thread of its own, every flushIntervalCommitLog. Under SYNC_FLUSH each turn
+asks a second one, the group commit (the next turn's messages gather while one sync runs). Touches no table."""
 
 import asyncio
 import errno
@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from firearrow._native.store.groupcommit import GroupCommit
 from firearrow._native.store.store import MessageStore
 
 log = logging.getLogger("firearrow.flusher")
@@ -31,23 +32,28 @@ class Flusher:
     ) -> None:
         self._loop = loop
         self._store = store
-        self._sync_flush = sync_flush
+        self._commits = GroupCommit(store) if sync_flush else None
         self._interval_ms = interval_ms
         self._queue_interval_ms = queue_interval_ms
         self._synced = synced
         self._failed = failed
         self._wake = threading.Event()
         self._passed = threading.Condition()
-        self._stopping = False
+        self._stopping = self._refused = False
         self._unprepared = self._unmarked = False
         self._queues_at = 0.0
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+        if self._commits is not None:
+            self._commits.start()
+            self._loop.add_reader(self._commits.fileno(), self._committed)
 
     def soon(self) -> None:
-        self._wake.set()
+        """What is written is to be on the disk soon; `synced` tells when."""
+        if self._commits is not None:
+            self._commits.ask()
 
     def settle(self) -> None:
         """What is written to the log by now is on the disk when this returns; not for the loop's thread while this one
@@ -66,12 +72,29 @@ class Flusher:
         """Return when the thread has ended; what is unsynced is left to the store's close."""
         self._stopping = True
         self._wake.set()
+        if self._commits is not None:
+            self._loop.remove_reader(self._commits.fileno())
+            self._commits.stop()
         if self._thread.is_alive():
             self._thread.join()
 
+    def _committed(self) -> None:
+        """The group commit has something to tell."""
+        assert self._commits is not None
+        try:
+            offset = self._commits.heard()
+        except OSError as error:
+            self._loop.remove_reader(self._commits.fileno())
+            self._stopping = True
+            self._wake.set()
+            return self._give_up(error)
+        with self._passed:
+            self._passed.notify_all()
+        return self._synced(offset)
+
     def _run(self) -> None:
         while not self._stopping:
-            self._wake.wait((self._queue_interval_ms() if self._sync_flush else self._interval_ms()) / 1000)
+            self._wake.wait((self._queue_interval_ms() if self._commits else self._interval_ms()) / 1000)
             self._wake.clear()
             if self._stopping:
                 return
@@ -80,17 +103,12 @@ class Flusher:
             except MemoryError:
                 log.error("no memory to flush: tried again")
             except Exception as error:
-                log.critical(
-                    "the disk refused a flush, and what it holds is in doubt: no more messages are taken, those that "
-                    "were confirmed can still be read. Mend the disk and start the broker again: %s", error,
-                )  # fmt: skip
-                self._call(self._failed, error)
-                return
+                return self._call(self._give_up, error)
 
     def _once(self) -> None:
         if self._store.flushed < self._store.written:
             offset = self._store.sync()
-            if self._sync_flush:
+            if self._commits is not None:
                 self._call(self._synced, offset)
             with self._passed:
                 self._passed.notify_all()
@@ -98,6 +116,17 @@ class Flusher:
         if self._loop.time() >= self._queues_at:
             self._flush_queues()
             self._queues_at = self._loop.time() + self._queue_interval_ms() / 1000
+
+    def _give_up(self, error: Exception) -> None:
+        """The first of the threads to whom the disk refused tells it; the other one hears the same."""
+        if self._refused:
+            return
+        self._refused = True
+        log.critical(
+            "the disk refused a flush, and what it holds is in doubt: no more messages are taken, those that "
+            "were confirmed can still be read. Mend the disk and start the broker again: %s", error,
+        )  # fmt: skip
+        self._failed(error)
 
     def _flush_queues(self) -> None:
         """A checkpoint that cannot be written (no room, no descriptor) costs nothing but time after a crash."""

@@ -1,0 +1,38 @@
+# A thread that brings the log to the disk as soon as it is asked to: what is asked for while a sync runs goes with the next
+# one. It never takes the GIL, so a busy loop does not keep it waiting; it tells the loop through an eventfd.
+#
+# Ownership: descriptors are the segments', which stay open while they are in a batch. `coming` belongs to who holds the
+# lock, `going` to the thread. Order: `heard` raises what the log calls flushed; nobody is answered before.
+#
+# Threads: `ask`, `heard`, `stop` are the loop's.
+
+from libc.stdint cimport int64_t
+
+from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.store cimport MessageStore
+from firearrow._native.store.syncs cimport Syncs, pthread_mutex_t
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_cond_t:
+        pass
+
+cdef struct Batch:
+    int *fds
+    int count, room
+    int64_t base                          # of the last one's segment
+    int64_t until                         # of the log: what the disk holds when all are synced
+    int64_t number
+
+cdef class GroupCommit:
+    cdef MessageStore store
+    cdef Syncs *syncs
+    cdef object thread, held              # held: of each batch that was not heard of, number and segment
+    cdef pthread_mutex_t lock
+    cdef pthread_cond_t asked
+    cdef Batch coming, going
+    cdef int signal, error
+    cdef int64_t done, done_number
+    cdef bint stopping
+
+    cdef int add(self, Segment segment) except -1
+    cdef void work(self) noexcept nogil

@@ -1,0 +1,16 @@
+from firearrow._native.store.store import MessageStore
+
+class GroupCommit:
+    """A thread that syncs the log whenever it is asked to."""
+
+    def __init__(self, store: MessageStore) -> None:
+        """OSError: the process has no descriptor left."""
+    def start(self) -> None: ...
+    def ask(self) -> None:
+        """All that is written is to be on the disk soon."""
+    def fileno(self) -> int:
+        """Readable when there is something to be heard."""
+    def heard(self) -> int:
+        """Up to where the log is on the disk. OSError: the disk refused, and the thread has ended."""
+    def stop(self) -> None:
+        """What was asked for is done, and the thread has ended, when this returns."""

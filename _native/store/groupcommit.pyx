@@ -1,0 +1,137 @@
+"""GroupCommit: a thread that syncs the log whenever it is asked to (see groupcommit.pxd)."""
+
+import os
+import threading
+from collections import deque
+
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint64_t
+from posix.unistd cimport close, read, write
+
+from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.syncs cimport sync_through
+
+cdef extern from "<pthread.h>" nogil:
+    int pthread_mutex_init(pthread_mutex_t *lock, const void *attributes)
+    int pthread_mutex_destroy(pthread_mutex_t *lock)
+    int pthread_mutex_lock(pthread_mutex_t *lock)
+    int pthread_mutex_unlock(pthread_mutex_t *lock)
+    int pthread_cond_init(pthread_cond_t *cond, const void *attributes)
+    int pthread_cond_destroy(pthread_cond_t *cond)
+    int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock)
+    int pthread_cond_signal(pthread_cond_t *cond)
+
+cdef extern from "<sys/eventfd.h>" nogil:
+    enum: EFD_CLOEXEC, EFD_NONBLOCK
+    int eventfd(unsigned int first, int flags)
+
+
+cdef class GroupCommit:
+    def __cinit__(self, MessageStore store not None):
+        self.store = store
+        self.held = deque()
+        self.syncs = store.log.syncs
+        pthread_mutex_init(&self.lock, NULL)
+        pthread_cond_init(&self.asked, NULL)
+        self.signal = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        if self.signal < 0:
+            raise OSError(errno, os.strerror(errno))
+        self.thread = threading.Thread(target=self.run, name="group-commit", daemon=True)
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.coming.fds)
+        PyMem_RawFree(self.going.fds)
+        if self.signal >= 0:
+            close(self.signal)
+        pthread_cond_destroy(&self.asked)
+        pthread_mutex_destroy(&self.lock)
+
+    def start(self):
+        self.thread.start()
+
+    def fileno(self):
+        return self.signal
+
+    def ask(self):
+        cdef Segment segment
+        pthread_mutex_lock(&self.lock)
+        try:
+            for segment in self.store.log.unflushed():
+                if self.coming.count == 0 or segment.base > self.coming.base:
+                    self.add(segment)
+            self.coming.until = self.store.log.written
+        finally:
+            pthread_mutex_unlock(&self.lock)
+        pthread_cond_signal(&self.asked)
+
+    cdef int add(self, Segment segment) except -1:
+        cdef Batch *batch = &self.coming
+        if batch.count == batch.room:
+            larger = <int *> PyMem_RawRealloc(batch.fds, (batch.room + 8) * sizeof(int))
+            if larger is NULL:
+                raise MemoryError()
+            batch.fds = larger
+            batch.room += 8
+        self.held.append((batch.number, segment))
+        segment.syncing += 1
+        batch.fds[batch.count] = segment.fd
+        batch.count += 1
+        batch.base = segment.base
+        return 0
+
+    def heard(self):
+        cdef uint64_t times
+        cdef int64_t done, number
+        cdef int error
+        read(self.signal, &times, sizeof(times))
+        pthread_mutex_lock(&self.lock)
+        done, number, error = self.done, self.done_number, self.error
+        pthread_mutex_unlock(&self.lock)
+        if error < 0:
+            fault = OSError(-error, os.strerror(-error))
+            self.store.doubt_disk(fault)
+            raise fault
+        while self.held and self.held[0][0] <= number:
+            (<Segment> self.held.popleft()[1]).syncing -= 1
+        self.store.log.synced(done)
+        return done
+
+    def stop(self):
+        pthread_mutex_lock(&self.lock)
+        self.stopping = True
+        pthread_mutex_unlock(&self.lock)
+        pthread_cond_signal(&self.asked)
+        if self.thread.is_alive():
+            self.thread.join()
+
+    # ---- the thread ----
+
+    def run(self):
+        with nogil:
+            self.work()
+
+    cdef void work(self) noexcept nogil:
+        cdef int status = 0
+        cdef int n
+        cdef uint64_t once = 1
+        while status == 0:
+            pthread_mutex_lock(&self.lock)
+            while self.coming.count == 0 and not self.stopping:
+                pthread_cond_wait(&self.asked, &self.lock)
+            self.coming, self.going = self.going, self.coming
+            self.coming.number = self.going.number + 1
+            self.coming.count = 0
+            pthread_mutex_unlock(&self.lock)
+            if self.going.count == 0:
+                return
+            for n in range(self.going.count):
+                if status == 0:
+                    status = sync_through(self.syncs, self.going.fds[n])
+            pthread_mutex_lock(&self.lock)
+            if status == 0:
+                self.done, self.done_number = self.going.until, self.going.number
+            else:
+                self.error = status
+            pthread_mutex_unlock(&self.lock)
+            write(self.signal, &once, sizeof(once))

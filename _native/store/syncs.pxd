@@ -1,0 +1,17 @@
+# Syncs of one log, one at a time. After one that failed none is believed: the kernel tells an error once, to whoever asks
+# first, and has dropped what it could not write.
+#
+# Owner: the log. Thread: any, without the GIL.
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+
+cdef struct Syncs:
+    pthread_mutex_t lock
+    int error                             # of the first that failed, a negative errno
+
+cdef Syncs *new_syncs() except NULL
+cdef void drop_syncs(Syncs *syncs) noexcept
+# 0 or a negative errno.
+cdef int sync_through(Syncs *syncs, int fd) noexcept nogil
