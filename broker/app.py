@@ -46,7 +46,7 @@ from firearrow.broker.life.journal import Journal
 from firearrow.broker.living import Living
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.nameserver import NameServer
-from firearrow.broker.opening import close_store, open_store, unusable
+from firearrow.broker.opening import close_store, open_store, tell_strays, unusable
 from firearrow.broker.options import Options
 from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Address, Routes
@@ -295,6 +295,7 @@ class App:
         self._periodic.every(CLIENTS_SWEEP_S, self._state.locks.sweep)
         self._periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.sweep)
         self._periodic.every(TURN_SWEEP_S, self._turn.expire)
+        self._periodic.every(TURN_SWEEP_S, lambda: tell_strays(self._store))
         self._retention.start()
         self._sampler = Sampler(self._loop, self._stats, self._clock)
 

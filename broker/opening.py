@@ -40,10 +40,17 @@ def unusable(root: str, error: OSError) -> StartError:
     )
 
 
+def tell_strays(store: MessageStore) -> None:
+    """Queue entries that readers met and that led to no good record: each is said once."""
+    for line in store.take_strays():
+        log.error("%s", line)
+
+
 def close_store(store: MessageStore, *, unsaved: OSError | None) -> None:
     """StartError when it has to be recovered at the next start. `unsaved`: why the journal must still count then."""
     failing = sys.exception()
     fault = unsaved
+    tell_strays(store)
     if not store.writable:
         fault = fault or OSError("it took no more messages, see above")
     try:
