@@ -225,6 +225,26 @@ def test_what_lies_in_the_log_is_not_laid_again_where_a_file_of_it_ends(tmp_path
     assert sorted(room.found()) == list(range(205))
 
 
+def test_a_kill_while_the_last_moments_are_taken_up_again(tmp_path: Path, boot: Path) -> None:
+    """Behind one that still waits come many that the journal calls delivered: they are passed over, and are no gap."""
+    store = tmp_path / "store"
+    room = Timing(store)
+    room.send(b"0", 60_000)
+    for number in range(1, 50):
+        room.send(b"%d" % number, 500)
+    room.timers.run(1900)
+    assert len(room.found()) == 49
+    room.service.save()
+    room.kill()
+    boot.write_text("second boot")
+    room = room.again()
+    room.kill()
+    room = room.again()
+    room.timers.run(70_000)
+    assert set(room.found()) == set(range(50))
+    assert list(store.rglob("*.damaged-*")) == []
+
+
 def copy(source: Path, target: Path) -> None:
     if source.is_dir():
         shutil.copytree(source, target)

@@ -162,9 +162,8 @@ class Intake:
         for slot in slots.values():
             works.wheel.put(slot)
         passed = taken[:room]
-        end = passed[-1].entry
-        if end.physical_offset in self.linked:  # the log's last unit may be an older message's
-            self._mark(end)
+        if passed[-1].record is None:  # the log's last unit is an older message's
+            self._mark(passed[-1].entry)
         self._went_on(offset, passed)
         self.total += len(units)
         for _, record, _ in passed:
