@@ -9,25 +9,23 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from firearrow._native.store.record import Record, decode
-from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.interop.contents import read
-from tests.interop.peers import BROKER
 from tests.process import Connection
-from tests.process import test_transactions as transactions
-from tests.process.requests import pull, send_ext, topic_ext
+from tests.process.requests import pull, send_ext
 from tests.process.stored import whole
-from tests.process.test_pop import ack_ext, pop, records
+from tests.process.test_pop import records
 from tests.process.test_requests import item
 from tests.process.test_send_back import back, place
 from tests.process.test_timers import recall, timed
 
 WAIT_S = 60
-NEAR_S, FAR_S, HIDDEN_S = 5, 86_400, 3600
+NEAR_S, FAR_S = 5, 86_400
 SQL, TAG = {"expressionType": "SQL92", "subscription": "a = 5"}, "ours"
 
 
@@ -118,109 +116,6 @@ class SentBack(Later):
 
 
 @dataclass
-class Paid(Errand):
-    """Transactions: one of each end, and two that stay open. `halves`: open ones, and what is said when asked.
-    `decided` is common to all that go the same way: nobody may ask about these any more."""
-
-    decided: set[bytes] = field(default_factory=set)
-    groups: set[str] = field(default_factory=lambda: {"PG"})
-
-    def __post_init__(self) -> None:
-        ends = {"committed": transactions.COMMIT, "undone": transactions.ROLLBACK}
-        self._ended = {self.body(what): end for what, end in ends.items()}
-        self.halves = {self.body(f"to be {what}"): end for what, end in ends.items()}
-
-    def leave(self, client: Connection) -> None:
-        """The open ones first, so that the marks of the others count beyond this broker's stay."""
-        for body in self.halves:
-            self._prepare(client, body)
-        for body, end in self._ended.items():
-            ok(transactions.end(client, self._prepare(client, body), end))
-        self.decided |= self._ended.keys()
-
-    def _prepare(self, client: Connection, body: bytes) -> transactions.Half:
-        ext = transactions.half_ext("GoldenTx", f"KEY{body.hex()}")
-        return transactions.half_of(ok(client.ask(RequestCode.SEND_MESSAGE_V2, ext, body)))
-
-    def finish(self, client: Connection) -> None:
-        for group in self.groups:
-            transactions.join(client, group)
-        left, deadline = dict(self.halves), time.monotonic() + WAIT_S
-        while left:
-            assert time.monotonic() < deadline, f"nobody asks about {left}"
-            half, record = transactions.await_check(client)
-            assert record.body not in self.decided
-            if (said := left.pop(record.body, None)) is not None:
-                ext = transactions.end_ext(half, said, checked=True)
-                ok(
-                    client.ask(
-                        RequestCode.END_TRANSACTION, ext | {"producerGroup": record.properties["PGROUP"]}
-                    )
-                )
-
-    def verify(self, client: Connection) -> None:
-        found = Counter(bodies(client, "GoldenTx"))
-        for body, said in (self.halves | self._ended).items():
-            assert found[body] == (said == transactions.COMMIT), body
-
-
-@dataclass
-class Popped(Later):
-    """Six are taken for a while, two of them acknowledged, and one kept for long: it is acknowledged at the end."""
-
-    topic = "%RETRY%Makers_Made"
-    near = ("2", "3", "4")
-    never = ("0", "1", "5")
-
-    def leave(self, client: Connection) -> None:
-        ok(client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Made", 1)))
-        for number in range(6):
-            put(client, "Made", self.body(f"{number}"))
-        taken = self._pop(client, maxMsgNums="5", invisibleTime=f"{NEAR_S}000")
-        assert len(records(taken)) == 5
-        for record in records(taken)[:2]:
-            ok(client.ask(RequestCode.ACK_MESSAGE, acknowledgement(taken, record)))
-        kept = self._pop(client, maxMsgNums="1", invisibleTime=f"{HIDDEN_S}000")
-        [record] = records(kept)
-        self._kept = acknowledgement(kept, record)
-
-    def _pop(self, client: Connection, **more: str) -> RemotingCommand:
-        return ok(pop(client, "Made", consumerGroup="Makers", queueId="0", **more))
-
-    def verify(self, client: Connection) -> None:
-        super().verify(client)
-        ok(client.ask(RequestCode.ACK_MESSAGE, self._kept))
-
-
-@dataclass
-class Ordered(Errand):
-    """Two of four are popped in order: until they are acknowledged nobody gets the others."""
-
-    def leave(self, client: Connection) -> None:
-        ok(client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(f"{self.mark}Ordered", 1)))
-        for number in range(4):
-            put(client, f"{self.mark}Ordered", self.body(f"{number}"))
-        taken = self._pop(client, "left")
-        assert [record.body for record in records(taken)] == [self.body("0"), self.body("1")]
-        self._taken = [acknowledgement(taken, record) for record in records(taken)]
-
-    def _pop(self, client: Connection, attempt: str) -> RemotingCommand:
-        return pop(
-            client, f"{self.mark}Ordered", consumerGroup="Makers", queueId="0", order="true", maxMsgNums="2",
-            invisibleTime=f"{HIDDEN_S}000", attemptId=attempt,
-        )  # fmt: skip
-
-    def verify(self, client: Connection) -> None:
-        assert self._pop(client, "too early").code == ResponseCode.POLLING_TIMEOUT
-        for one in self._taken:
-            ok(client.ask(RequestCode.ACK_MESSAGE, one))
-        assert [record.body for record in records(self._pop(client, "next"))] == [
-            self.body("2"),
-            self.body("3"),
-        ]
-
-
-@dataclass
 class Sent(Errand):
     """A message to a topic of each kind, found by its keys; and an offset that was committed."""
 
@@ -240,10 +135,10 @@ class Sent(Errand):
         ok(client.ask(RequestCode.SEND_MESSAGE_V2, binary, self.body("binary"), serializer=1))
         group = json.dumps({"groupName": f"{self.mark}Readers", "retryMaxTimes": 5}).encode()
         ok(client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group))
-        ok(client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, self._place() | {"commitOffset": "3"}))
+        ok(client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, self._place() | {"commitOffset": "1"}))
 
     def _place(self) -> dict[str, str]:
-        return {"consumerGroup": f"{self.mark}Readers", "topic": "GoldenPlain", "queueId": "2"}
+        return {"consumerGroup": f"{self.mark}Readers", "topic": "GoldenPlain", "queueId": "0"}
 
     def verify(self, client: Connection) -> None:
         for topic in ("GoldenPlain", "GoldenOrder", "GoldenMulti", "GoldenSql"):
@@ -254,7 +149,7 @@ class Sent(Errand):
             [record] = found_by(client, "GoldenBatch", f"{self.mark}{number}")
             assert record.body == self.body(f"{number}")
         assert bodies(client, "GoldenBinary").count(self.body("binary")) == 1
-        assert ok(client.ask(RequestCode.QUERY_CONSUMER_OFFSET, self._place())).ext["offset"] == "3"
+        assert ok(client.ask(RequestCode.QUERY_CONSUMER_OFFSET, self._place())).ext["offset"] == "1"
 
 
 @dataclass
@@ -279,14 +174,6 @@ class Filtered(Errand):
 
 def put(client: Connection, topic: str, body: bytes, **properties: str) -> RemotingCommand:
     return ok(timed(client, topic, body, **properties))
-
-
-def acknowledgement(popped: RemotingCommand, record: Record) -> dict[str, str]:
-    """Of a message that `Makers` popped. Receipts name the broker."""
-    ext = ack_ext(popped, record)
-    words = ext["extraInfo"].split()
-    words[5] = BROKER
-    return ext | {"consumerGroup": "Makers", "extraInfo": " ".join(words)}
 
 
 def ok(answer: RemotingCommand) -> RemotingCommand:

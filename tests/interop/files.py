@@ -1,11 +1,17 @@
-"""Config files with members that a newer version could have written, and the files of Apache's that we never touch."""
+"""The small files of a store: members that a newer version could have written into them, what was saved, what we never
+touch.
+"""
 
 import hashlib
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.fastjson import dumps, loads
 from tests.interop.contents import OWN_GROUPS
+from tests.interop.errands import ok
+from tests.process import Connection
 
 OFFSETS = "lmqConsumerOffset.json"
 ENTRIES: dict[str, tuple[str, ...]] = {
@@ -84,3 +90,15 @@ def not_ours(root: Path) -> dict[Path, bytes]:
         for path in [root / name, *(root / name).rglob("*")]
         if path.is_file()
     }
+
+
+def await_saved(client: Connection, root: Path) -> None:
+    """Until the files hold all that was done. What is noted in our journal alone, Apache cannot know: it repeats it.
+    The second of two savings begins after the first has written all of its files."""
+    place = {"consumerGroup": "SELF_TEST_C_GROUP", "topic": "GoldenPlain", "queueId": "0"}
+    for offset in ("1", "2"):
+        ok(client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": offset}))
+        deadline = time.monotonic() + 20
+        while _table(root, OFFSETS, "offsetTable").get("GoldenPlain@SELF_TEST_C_GROUP") != {"0": int(offset)}:
+            assert time.monotonic() < deadline, "the offsets are not saved"
+            time.sleep(0.02)

@@ -1,32 +1,23 @@
 """A recorded store of Apache's is opened by us, worked on, and opened by Apache again: what must be there at the end.
 
-`python -m tests.interop.round_trip` takes both stores with each way to end our stay, and says what was compared.
+`python -m tests.interop.round_trip` takes both stores and one of 4.9 with each way to end our stay, and says what was
+compared.
 """
 
 import tempfile
-import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.fastjson import loads
+from tests.interop import round_trip_4
 from tests.interop.contents import Contents, contents, same_records
-from tests.interop.errands import (
-    Delayed,
-    Errand,
-    Filtered,
-    Ordered,
-    Paid,
-    Popped,
-    Sent,
-    SentBack,
-    Timed,
-    found_by,
-    ok,
-)
-from tests.interop.files import OFFSETS, Saved, add_members, members_kept, not_ours
+from tests.interop.errands import Delayed, Errand, Filtered, Sent, SentBack, Timed, found_by
+from tests.interop.files import Saved, add_members, await_saved, members_kept, not_ours
 from tests.interop.inherited import Inherited, timers_counted
+from tests.interop.paid import Paid, nobody_asks
 from tests.interop.peers import MARKS_AT_ONCE, Apache, FireArrow, address
+from tests.interop.taken import Ordered, Popped
 from tests.process import Connection
 from tests.process.test_transactions import COMMIT
 from tests.store.test_golden import Golden, assert_same
@@ -75,6 +66,7 @@ def travel(store: str, end: str, folder: Path, key_step: int = 1) -> Counter[str
         assert all(now.delays[level] >= offset for level, offset in left.delays.items())
         for errand in errands:
             errand.finish(client)
+        nobody_asks(client, paid.decided)
         for errand in errands:
             errand.verify(client)
         assert timers_counted(client, "GoldenTimer") == 1 + inherited.timers_waiting(client)
@@ -101,20 +93,6 @@ def same_tables(was: Contents | Saved, now: Contents) -> None:
         assert {name: after.get(name) for name in before} == before
 
 
-def await_saved(client: Connection, root: Path) -> None:
-    """Until the files hold all that was done. What is noted in our journal alone, Apache cannot know: it repeats it.
-    The second of two savings begins after the first has written all of its files."""
-    place = {"consumerGroup": "SELF_TEST_C_GROUP", "topic": "GoldenPlain", "queueId": "0"}
-    for offset in ("1", "2"):
-        ok(client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": offset}))
-        deadline = time.monotonic() + 20
-        while loads((root / "config" / OFFSETS).read_bytes())["offsetTable"].get(
-            "GoldenPlain@SELF_TEST_C_GROUP"
-        ) != {"0": int(offset)}:
-            assert time.monotonic() < deadline, "the offsets are not saved"
-            time.sleep(0.02)
-
-
 def keys_found(client: Connection, golden: Golden, step: int) -> int:
     """Keys and unique ids of the recorded messages find them. How many were asked for."""
     asked = [
@@ -130,12 +108,13 @@ def keys_found(client: Connection, golden: Golden, step: int) -> int:
 
 
 def main() -> None:
-    for store in STORES:
+    ways: dict[str, Callable[[str, Path], Counter[str]]] = {store: partial(travel, store) for store in STORES}
+    for name, way in (ways | {"a store of 4.9": round_trip_4.travel}).items():
         for end in ENDS:
             with tempfile.TemporaryDirectory() as folder:
-                compared = travel(store, end, Path(folder))
+                compared = way(end, Path(folder))
             told = ", ".join(f"{count} {what}" for what, count in compared.items())
-            print(f"{store}, {end}: {told}", flush=True)
+            print(f"{name}, {end}: {told}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,16 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.round_trip import travel
+from tests.interop import round_trip, round_trip_4
 from tests.interop.workshop import java_class_path, need
 
 pytestmark = pytest.mark.interop
 
 
-@pytest.mark.parametrize(("store", "end"), [("store-apache", "stop"), ("store-apache-crashed", "kill")])
-def test_apaches_store_is_ours_for_a_while(store: str, end: str, tmp_path: Path) -> None:
+def test_a_recorded_store_is_ours_for_a_while(tmp_path: Path) -> None:
     need(lambda: java_class_path("client5"))
-    compared = travel(store, end, tmp_path, key_step=10)
-    assert compared["members"] >= 10
+    compared = round_trip.travel("store-apache", "stop", tmp_path, key_step=10)
+    assert compared["members"] >= 15
     assert compared["messages"] > 600
     assert compared["keys"] > 100
+
+
+def test_a_store_of_4_is_ours_for_a_while(tmp_path: Path) -> None:
+    need(lambda: java_class_path("broker4"))
+    assert round_trip_4.travel("stop", tmp_path)["records"] > 200
