@@ -6,7 +6,8 @@ when the process dies; `sync` brings it to the disk. Files are zeroed before use
 one begins, never a fault of memory. Loop thread; `sync` may run in another one.
 
 A start packs what counts into one file, each step once: kills in quick succession do not add up, and what is restored
-need not be noted again.
+need not be noted again. On a disk that takes no new file a full one is packed into the spare file that is kept for
+that, and is the spare one then.
 
 Layout, big-endian: an entry is crc32 u32 (of all that follows), kind u8, length of the name u16, number i32, value i64,
 end i64, name. A file ends at the first entry that is not whole.
@@ -34,7 +35,9 @@ FILE_BYTES = 1 << 20
 CANCEL_BYTES = HEAD.size
 """Kept free at a file's end: a disk that is full must not keep us from voiding what was noted for it."""
 NAME_BYTES_MAX = 600
-DRAFT = "packing"
+DRAFT, SPARE = "packing", "spare"
+PACKED_BYTES_MAX = FILE_BYTES * 3 // 4
+"""A file that stays fuller when it is packed is not: it would be full again at once."""
 
 
 class Kind(IntEnum):
@@ -77,6 +80,7 @@ class Journal:
         self._map: mmap.mmap | None = None
         self._fd = -1
         self._at = self._synced = self._promised = 0
+        self._spare: tuple[int, mmap.mmap] | None = None
         self._full = False
         self._named = False
         self._doubt: OSError | None = None
@@ -153,6 +157,14 @@ class Journal:
             self._numbers.remove(old)
 
     def close(self) -> None:
+        self._close_file()
+        if self._spare is not None:
+            fd, mapped = self._spare
+            mapped.close()
+            os.close(fd)
+            self._spare = None
+
+    def _close_file(self) -> None:
         with self._lock:
             if self._map is not None:
                 self._map.close()
@@ -185,36 +197,70 @@ class Journal:
 
     def _begin(self) -> None:
         number = self._numbers[-1] + 1 if self._numbers else 0
-        path = self._path(number)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            if os.write(fd, bytes(FILE_BYTES)) != FILE_BYTES:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-            mapped = mmap.mmap(fd, FILE_BYTES)
-        except OSError:
-            os.close(fd)
-            path.unlink(missing_ok=True)
-            raise
+        fd, mapped = _zeros(self._path(number))
         if self._map is not None:
             with contextlib.suppress(OSError):  # it has said so
                 self.sync()
-            self.close()
+            self._close_file()
         with self._lock:
             self._doubt, self._named = None, True
             self._map, self._fd, self._at, self._synced, self._promised = mapped, fd, 0, 0, 0
         self._numbers.append(number)
+        if self._spare is None:
+            with contextlib.suppress(OSError):  # the next file tries again
+                self._spare = _zeros(self._folder / SPARE)
 
     def _has_begun(self) -> bool:
-        """A new file, if there is room for one."""
+        """A new file if there is room for one, else this one packed."""
         try:
             self._begin()
         except OSError as error:
+            if self._has_packed():
+                return True
             if not self._full:
                 log.error("the journal finds no room, what a kill may repeat grows: %s", error)
             self._full = True
             return False
         self._full = False
         return True
+
+    def _has_packed(self) -> bool:
+        """The full file's steps, each once, into the spare one. It is on the disk under its name before the full one is
+        made the spare one: at any moment one of them holds all."""
+        assert self._map is not None
+        data = repacked(entries_of(self._map[: self._at]))
+        if self._spare is None or len(data) > PACKED_BYTES_MAX:
+            return False
+        (fd, mapped), number = self._spare, self._numbers[-1] + 1
+        mapped[:] = data.ljust(FILE_BYTES, b"\0")
+        try:
+            os.fdatasync(fd)
+            (self._folder / SPARE).replace(self._path(number))
+        except OSError as error:
+            log.error("the journal cannot be packed: %s", error)
+            return False
+        with self._lock:
+            full = self._fd, self._map
+            self._map, self._fd, self._doubt, self._named = mapped, fd, None, True
+            self._at = self._synced = self._promised = len(data)
+            self._numbers.append(number)
+            self._spare = None
+        self._spare = self._emptied(*full)
+        return True
+
+    def _emptied(self, fd: int, mapped: mmap.mmap) -> tuple[int, mmap.mmap] | None:
+        """The file before the newest, as the spare one; None if the newest is not there for good: then it stays."""
+        try:
+            sync_folder(str(self._folder))
+            mapped[:] = bytes(FILE_BYTES)
+            self._path(self._numbers[-2]).replace(self._folder / SPARE)
+        except OSError as error:
+            log.error("the journal has no spare file any more: %s", error)
+            mapped.close()
+            os.close(fd)
+            return None
+        del self._numbers[-2]
+        return fd, mapped
 
     def _counting(self, end: int) -> list[Entry]:
         counting: list[Entry] = []
@@ -235,6 +281,36 @@ def packed(entries: list[Entry]) -> list[Entry]:
         last.pop(key, None)
         last[key] = entry
     return list(last.values())
+
+
+def repacked(entries: Iterator[Entry]) -> bytes:
+    """What a file says in the fewest bytes: what it makes void, in it and in those before it, comes first."""
+    counting: list[Entry] = []
+    written: list[int] = []
+    for entry in entries:
+        if entry.kind == Kind.CANCEL:
+            written.append(entry.value)
+            counting = [each for each in counting if each.end <= entry.value]
+        else:
+            counting.append(entry)
+    first = [Entry(Kind.CANCEL, "", 0, min(written), 0)] if written else []
+    return b"".join(
+        _encoded(each.kind, each.name.encode(), each.number, each.value, each.end)
+        for each in (*first, *packed(counting))
+    )
+
+
+def _zeros(path: Path) -> tuple[int, mmap.mmap]:
+    """A new file, all of it on blocks of its own. OSError: there is none."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        if os.write(fd, bytes(FILE_BYTES)) != FILE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return fd, mmap.mmap(fd, FILE_BYTES)
+    except OSError:
+        os.close(fd)
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytes:

@@ -9,7 +9,7 @@ from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.store.checkpoint import FILE_BYTES as CHECKPOINT_BYTES
 from firearrow._native.store.checkpoint import NUMBERS
 from firearrow.broker import fastjson
-from firearrow.broker.life.journal import HEAD, entries_of
+from firearrow.broker.life.journal import HEAD, SPARE, entries_of
 
 CONFIG_OTHERS = ("timermetrics", "transactionMetrics", "consumerOrderInfo")
 TABLES = {
@@ -118,6 +118,8 @@ def _journal(root: Path, add: Add, notes: list[str]) -> None:
     abort = root / "abort"
     run = abort.read_bytes()[:64].decode("ascii", "replace") if abort.exists() else ""
     for path in sorted(folder.iterdir()):
+        if path.name == SPARE:
+            continue
         if not JOURNAL_NAME.fullmatch(path.name):
             add(Kind.JOURNAL, path, 0, "it is no file of a journal")
         elif run and not path.name.startswith(f"{run}."):

@@ -77,7 +77,7 @@ def test_starts_in_quick_succession_do_not_add_up(tmp_path: Path) -> None:
         for _ in range(100):
             journal.note(Kind.OFFSET, "t@g", 0, value)
         journal.close()
-        assert len(list(tmp_path.iterdir())) <= 2
+        assert len(list(tmp_path.glob(f"{RUN}.*"))) <= 2
     journal, told = opened(tmp_path)
     assert told == [Entry(Kind.OFFSET, "t@g", 0, 29, 0)]
 
@@ -114,7 +114,7 @@ def test_files_go_when_what_they_hold_was_saved(tmp_path: Path) -> None:
         journal.note(Kind.DELAY, "", 1, value)
     number = journal.turn()
     journal.note(Kind.DELAY, "", 1, -1)
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(list(tmp_path.glob(f"{RUN}.*"))) == 5
     journal.drop_before(number)
     assert [entry.value for entry in opened(tmp_path)[1]] == [-1]
 
@@ -124,7 +124,7 @@ def test_a_torn_entry_ends_the_file(tmp_path: Path) -> None:
     for value in (1, 2, 3):
         journal.note(Kind.OFFSET, "topic@group", 0, value)
     journal.close()
-    path = max(tmp_path.iterdir())
+    path = max(tmp_path.glob(f"{RUN}.*"))
     data = bytearray(path.read_bytes())
     data[2 * (HEAD.size + 11) + 20] ^= 1
     path.write_bytes(data)
@@ -138,11 +138,86 @@ def test_a_full_disk_loses_notes_and_nothing_else(
     with monkeypatch.context() as full:
         full.setattr(os, "write", lambda fd, data: 0)
         for value in range(FILE_BYTES // HEAD.size + 10):
-            journal.note(Kind.DELAY, "", 1, value, value + 2000)
+            journal.note(Kind.TIMER, "", 1, value, value + 2000)
         journal.cancel(1500)
     assert len([record for record in caplog.records if "finds no room" in record.message]) == 1
     journal.note(Kind.DELAY, "", 1, 77)
     assert [entry.value for entry in opened(tmp_path, 10**9)[1]] == [77]
+
+
+def no_room(fd: int, data: bytes) -> int:
+    return 0
+
+
+def commits(journal: Journal, rounds: int) -> None:
+    for value in range(rounds):
+        for queue_id in range(200):
+            journal.note(Kind.OFFSET, "topic@group", queue_id, value)
+
+
+def offsets(entries: list[Entry]) -> dict[int, int]:
+    return {entry.number: entry.value for entry in entries if entry.kind == Kind.OFFSET}
+
+
+def test_commits_on_a_full_disk_survive_a_kill_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal, _ = opened(tmp_path)
+    journal.note(Kind.OFFSET, "topic@group", 999, 1, 900)
+    monkeypatch.setattr(os, "write", no_room)
+    for part in range(4):
+        commits(journal, 300 + part)
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 2 * FILE_BYTES
+    journal.sync()
+    assert caplog.records == []
+    monkeypatch.undo()
+    assert offsets(opened(tmp_path)[1]) == dict.fromkeys(range(200), 302) | {999: 1}
+
+
+def test_what_is_void_stays_void_when_a_file_is_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, _ = opened(tmp_path)
+    journal.note(Kind.DELAY, "", 1, 5, 1500)
+    journal.turn()
+    journal.note(Kind.DELAY, "", 2, 6, 1600)
+    journal.cancel(1400)
+    journal.note(Kind.DELAY, "", 3, 7, 1450)
+    monkeypatch.setattr(os, "write", no_room)
+    commits(journal, 200)
+    monkeypatch.undo()
+    told = [(entry.number, entry.value) for entry in opened(tmp_path, 2000)[1] if entry.kind == Kind.DELAY]
+    assert told == [(3, 7)]
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "rename", "fsync", "second rename"])
+def test_an_error_while_it_is_packed_loses_nothing_that_was_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
+) -> None:
+    journal, _ = opened(tmp_path)
+    replace, renames = Path.replace, []
+
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    def renaming(path: Path, target: Path) -> Path:
+        renames.append(path)
+        if len(renames) == (1 if call == "rename" else 2):
+            failing()
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "write", no_room)
+    if "rename" in call:
+        monkeypatch.setattr(Path, "replace", renaming)
+    else:
+        monkeypatch.setattr(os, call, failing)
+    room = FILE_BYTES // (HEAD.size + len("topic@group")) // 200
+    commits(journal, room)
+    before = offsets(list(entries_of(journal._map[:])))  # type: ignore[index]
+    commits(journal, 1)
+    assert len(caplog.records) >= 1
+    monkeypatch.undo()
+    assert offsets(opened(tmp_path)[1]).keys() == before.keys()
 
 
 @given(st.binary(max_size=300))

@@ -113,7 +113,7 @@ def torn_journal(root: Path, places: list[int]) -> Path:
     journal = Journal(root / "journal", "firearrow-0123456789abcdef", 0)
     journal.note(Note.OFFSET, "Orders@Größe", 0, 3)
     journal.close()
-    [path] = (root / "journal").iterdir()
+    [path] = (root / "journal").glob("firearrow-*")
     overwrite(path, FILE_BYTES // 2, b"torn")
     return path
 
