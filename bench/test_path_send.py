@@ -1,4 +1,4 @@
-"""What a plain send, a batch and a pull cost in the fast lane, without a socket: `pytest bench --benchmark-enable`."""
+"""What sends, batches, pulls and wake-ups cost in the fast lane, without sockets: `pytest bench --benchmark-enable`."""
 
 import struct
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from bench.frames import TOPIC, pull_frame, send_frame
 from firearrow._native.path.fast import FastLane
 from firearrow._native.path.gate import Gate
+from firearrow._native.path.holds import Holds
 from firearrow._native.path.lane import Front
 from firearrow._native.path.pull import Puller
 from firearrow._native.path.run import Run
@@ -21,10 +22,12 @@ from firearrow._native.wire.command import RemotingCommand
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
 FRAMES = 64
 ITEMS = 32
+ROUNDS = 2000
 
 
 class Loop:
     def call_soon(self, callback: object, *args: object) -> None: ...
+    def call_later(self, seconds: float, callback: object) -> None: ...
     def time(self) -> float:
         return 0.0
 
@@ -50,6 +53,8 @@ class Line(Front):
         self.wire, self.lane, self.host = Wire(), lane, HOST
         self.connection_made(self.wire)  # type: ignore[arg-type]
 
+    def on_close(self, callback: object) -> None: ...
+
     def received(self, command: RemotingCommand) -> None:
         raise AssertionError(f"the lane left {command}")
 
@@ -70,10 +75,14 @@ class Broker:
             folder, segment_bytes=1 << 28, index_slots=1 << 20, index_entries=1 << 24
         )
         self.runs: list[Run] = []
+        self.pulls: dict[int, int] = {}
         gate = Gate()
         gate.put(TOPIC, queues=4, sendable=True)
         sender = Sender(gate, self.store, self, self, self, str, HOST)
-        puller = Puller(self.store, lambda *_: (4, (), 0, 0), self, self)
+        self.holds = Holds(Loop(), self, lambda: FRAMES)  # type: ignore[arg-type]
+        puller = Puller(
+            self.store, self.holds, lambda *_: (4, (), 0, 0, 60_000), self.again, self, self, self
+        )
         self.line = Line(FastLane(sender, puller))
 
     def now_ms(self) -> int:
@@ -82,8 +91,17 @@ class Broker:
     monotonic_ms = now_ms
 
     def put(self, topic: str, messages: int, size: int, requests: int = 1) -> None: ...
-    def got(self, group: str, topic: str, messages: int, size: int) -> None: ...
-    def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None: ...
+    def got(self, group: str, topic: str, messages: int, size: int, requests: int) -> None: ...
+    def missed(self, requests: int) -> None: ...
+    def pulls_of(self, group: str, topic: str) -> dict[int, int] | None:
+        return self.pulls
+
+    def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        self.pulls[queue_id] = queue_offset
+
+    def again(self, request: RemotingCommand, peer: object) -> None:
+        raise AssertionError(f"{request} is left to the complete way")
+
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None: ...
 
     def join(self, run: Run) -> None:
@@ -97,6 +115,7 @@ class Broker:
         self.store.write()
         for run in self.runs:
             run.let_go()
+        self.holds.news({queue for run in self.runs for queue in run.queues})
         self.runs.clear()
         self.line.flush()
 
@@ -144,3 +163,29 @@ def test_pulls(benchmark: BenchmarkFixture, broker: Broker) -> None:
     before = broker.line.wire.sent
     benchmark(broker.say, pull_frame(0, 0, 1))
     assert broker.line.wire.sent - before > 32 * 1024
+
+
+def test_wake_ups(benchmark: BenchmarkFixture, broker: Broker) -> None:
+    """Four pulls that wait, one for each queue; then 64 messages, of which each gets its 16."""
+    data = b"".join(send_frame(n % 4, bytes(128), n) for n in range(FRAMES))
+    broker.say(data)
+
+    def asked() -> tuple[tuple[bytes], dict[str, object]]:
+        ends = (broker.store.max_offset(TOPIC, queue_id) for queue_id in range(4))
+        return (b"".join(waiting_frame(queue_id, end) for queue_id, end in enumerate(ends)),), {}
+
+    def run(pulls: bytes) -> None:
+        broker.say(pulls)
+        assert len(broker.holds) == 4
+        broker.say(data)
+        assert len(broker.holds) == 0
+
+    before = broker.line.wire.sent
+    benchmark.pedantic(run, setup=asked, rounds=ROUNDS)
+    assert broker.line.wire.sent - before > FRAMES * 128
+
+
+def waiting_frame(queue_id: int, queue_offset: int) -> bytes:
+    request = RemotingCommand.decode(pull_frame(queue_id, queue_offset, queue_id))
+    request.ext |= {"sysFlag": "6", "suspendTimeoutMillis": "15000"}
+    return request.encode()

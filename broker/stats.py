@@ -1,10 +1,12 @@
 """Stats: what was put and got, per topic, group and broker, over a minute, an hour and a day.
 
-Sampled by a service (`sample` every 10 s, `tick` every second); adding is two additions. Loop thread.
+Sampled by a service (`sample` every 10 s, `tick` every second); adding is two additions. Who counts where it is cheaper
+is a source: it brings what it has when somebody looks. Loop thread.
 """
 
 from array import array
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 ITEMS_MAX = 100_000
@@ -81,6 +83,7 @@ class Stats:
         self._samples = 0
         self._seconds: deque[Totals] = deque(maxlen=SECONDS_KEPT)
         self._mornings: deque[tuple[int, int]] = deque([(0, 0), (0, 0)], maxlen=2)
+        self._sources: list[Callable[[], None]] = []
         self.tick(now_ms)
 
     # ---- what happened ----
@@ -93,13 +96,25 @@ class Stats:
         self._add("TOPIC_PUT_SIZE", topic, size, requests)
         self._add("BROKER_PUT_NUMS", self.cluster_name, messages, requests)
 
-    def got(self, group: str, topic: str, messages: int, size: int) -> None:
+    def got(self, group: str, topic: str, messages: int, size: int, requests: int = 1) -> None:
         key = f"{topic}@{group}"
-        self.get_found += 1
+        self.get_found += requests
         self.get_transferred += messages
-        self._add("GROUP_GET_NUMS", key, messages, 1)
-        self._add("GROUP_GET_SIZE", key, size, 1)
-        self._add("BROKER_GET_NUMS", self.cluster_name, messages, 1)
+        self._add("GROUP_GET_NUMS", key, messages, requests)
+        self._add("GROUP_GET_SIZE", key, size, requests)
+        self._add("BROKER_GET_NUMS", self.cluster_name, messages, requests)
+
+    def missed(self, requests: int = 1) -> None:
+        self.get_missed += requests
+
+    def source(self, bring: Callable[[], None]) -> None:
+        """`bring()` adds what was counted elsewhere."""
+        self._sources.append(bring)
+
+    def gather(self) -> None:
+        """All that happened is counted here when this returns."""
+        for bring in self._sources:
+            bring()
 
     def _add(self, name: str, key: str, value: int, times: int) -> None:
         counter = self._counters.get((name, key))
@@ -112,6 +127,7 @@ class Stats:
 
     def forget(self, topic: str) -> None:
         """The topic is deleted: so are its counters."""
+        self.gather()
         for name, key in [k for k in self._counters if k[1] == topic or k[1].startswith(topic + "@")]:
             del self._counters[name, key]
 
@@ -130,6 +146,7 @@ class Stats:
 
     def tick(self, now_ms: int) -> None:
         """Every second."""
+        self.gather()
         self._seconds.append(
             Totals(now_ms, self.put_times, self.get_found, self.get_missed, self.get_transferred)
         )
@@ -142,6 +159,7 @@ class Stats:
 
     def view(self, name: str, key: str) -> tuple[Window, Window, Window] | None:
         """Minute, hour and day of one counter; None if nothing was ever counted there."""
+        self.gather()
         counter = self._counters.get((name, key))
         if counter is None:
             return None

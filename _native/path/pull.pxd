@@ -33,6 +33,8 @@ cdef class Plan:
     cdef Py_ssize_t codes_count
     cdef int64_t wait_ms_max              # -1: its pulls do not wait here
     cdef dict found                       # queue id → ConsumeQueue
+    cdef dict pulled                      # queue id → where it was pulled; None: nowhere yet
+    cdef int64_t requests, messages, bytes   # that the statistics were not told of
     cdef int64_t forgotten                # the store's count when they were found
 
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id)
@@ -43,6 +45,8 @@ cdef class Puller:
     cdef object resolve, beyond, offsets, stats, clock
     cdef dict resets
     cdef dict plans                       # key → Plan
+    cdef list counted                     # plans with something to tell the statistics
+    cdef int64_t missed
     cdef Picked *picked
     cdef Scan scan                        # of the last `find`
     cdef uint8_t key[KEY_MAX]
@@ -51,7 +55,8 @@ cdef class Puller:
     cdef Plan plan_of(self, const PullFields *fields, double now)
     cdef int settle(self, Plan plan, double now) except -1
     cdef int find(self, Plan plan, ConsumeQueue queue, int64_t queue_offset, int64_t wanted) except -1
-    cdef bint note(self, Plan plan, const PullFields *fields, int64_t next_offset) except -1
+    cdef int note(self, Plan plan, int64_t queue_id, int64_t next_offset) except -1
+    cdef bint commit(self, Plan plan, const PullFields *fields) except -1
     cdef int hold(self, Front front, const Frame *frame, const Header *header, Plan plan, const PullFields *fields) except -1
     cdef int answer(self, Front front, int serializer, int32_t opaque, Plan plan, ConsumeQueue queue) except -1
 

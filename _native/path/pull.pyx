@@ -76,6 +76,7 @@ cdef class Puller:
         self.stats = stats
         self.clock = clock
         self.plans = {}
+        self.counted = []
         self.picked = <Picked *> PyMem_Malloc(PICKED_MAX * sizeof(Picked))
         if self.picked is NULL:
             raise MemoryError()
@@ -109,7 +110,8 @@ cdef class Puller:
             return self.hold(front, frame, header, plan, &fields)
         if not self.find(plan, queue, fields.queue_offset, fields.wanted):
             return NOT_MINE
-        if not self.note(plan, &fields, self.scan.next_offset):
+        self.note(plan, fields.queue_id, self.scan.next_offset)
+        if not self.commit(plan, &fields):
             return NOT_MINE
         self.answer(front, frame.serializer, header.opaque, plan, queue)
         return TAKEN
@@ -147,6 +149,7 @@ cdef class Puller:
         plan.made = now
         may = self.resolve(plan.group, plan.topic, plan.flags, plan.version, plan.expression, plan.expression_type)
         plan.mine = may is not None and len(may[1]) <= CODES_MAX
+        plan.pulled = self.offsets.pulls_of(plan.group, plan.topic)
         if plan.mine:
             plan.queues, codes, plan.topic_sys_flag, plan.group_sys_flag, plan.wait_ms_max = may
             for n, code in enumerate(codes):
@@ -167,15 +170,33 @@ cdef class Puller:
             return False
         return self.scan.status == FOUND
 
-    cdef bint note(self, Plan plan, const PullFields *fields, int64_t next_offset) except -1:
-        """Remember where the group pulls and what it committed; False if the commit is refused."""
-        self.offsets.note_pull(plan.group, plan.topic, fields.queue_id, next_offset)
+    cdef int note(self, Plan plan, int64_t queue_id, int64_t next_offset) except -1:
+        """Remember where the group pulls."""
+        if plan.pulled is not None and queue_id in plan.pulled:
+            plan.pulled[queue_id] = next_offset
+            return 0
+        self.offsets.note_pull(plan.group, plan.topic, queue_id, next_offset)
+        plan.pulled = self.offsets.pulls_of(plan.group, plan.topic)
+        return 0
+
+    cdef bint commit(self, Plan plan, const PullFields *fields) except -1:
+        """What the pull commits; False if that is refused."""
         if fields.flags & PULL_COMMIT_OFFSET:
             try:
                 self.offsets.commit(plan.group, plan.topic, fields.queue_id, fields.commit_offset)
             except ValueError:
                 return False
         return True
+
+    def count(self):
+        cdef Plan plan
+        for plan in self.counted:
+            self.stats.got(plan.group, plan.topic, plan.messages, plan.bytes, plan.requests)
+            plan.requests = plan.messages = plan.bytes = 0
+        self.counted.clear()
+        if self.missed:
+            self.stats.missed(self.missed)
+            self.missed = 0
 
     cdef int answer(self, Front front, int serializer, int32_t opaque, Plan plan, ConsumeQueue queue) except -1:
         """What was found."""
@@ -187,7 +208,11 @@ cdef class Puller:
         copy_picked(scan, front.out.data + front.out.size)
         front.out.size += scan.bytes
         front.answer_bytes = front.out.size
-        self.stats.got(plan.group, plan.topic, scan.count, scan.bytes)
+        if plan.requests == 0:
+            self.counted.append(plan)
+        plan.requests += 1
+        plan.messages += scan.count
+        plan.bytes += scan.bytes
         return front.plan()
 
     # ---- nothing there yet ----
@@ -197,9 +222,10 @@ cdef class Puller:
         cdef Py_ssize_t weight = HELD_BYTES + frame.header_bytes
         if not fields.flags & PULL_SUSPEND or plan.wait_ms_max < 0 or not self.holds.has_room(weight):
             return NOT_MINE
-        if not self.note(plan, fields, fields.queue_offset):
+        self.note(plan, fields.queue_id, fields.queue_offset)
+        if not self.commit(plan, fields):
             return NOT_MINE
-        self.stats.get_missed += 1
+        self.missed += 1
         held = HeldPull.__new__(HeldPull)
         held.queue, held.peer, held.weight = (plan.topic, fields.queue_id), front, weight
         held.deadline_ms = self.clock.monotonic_ms() + max(min(fields.suspend_ms, plan.wait_ms_max), 0)
@@ -239,5 +265,5 @@ cdef class HeldPull(Held):
             puller.beyond(RemotingCommand.decode(self.frame), self.peer)
             return 0
         self.found = False
-        puller.offsets.note_pull(plan.group, plan.topic, self.queue_id, puller.scan.next_offset)
+        puller.note(plan, self.queue_id, puller.scan.next_offset)
         return puller.answer(<Front> self.peer, self.serializer, self.opaque, plan, plan.queue(puller.store, self.queue_id))

@@ -104,6 +104,7 @@ class InspectionHandler:
 
     def _totals(self) -> dict[str, str]:
         stats = self._stats
+        stats.gather()
         (put_yesterday, got_yesterday), (put_today, got_today) = stats.mornings
         return {
             "brokerVersionDesc": VERSION_DESC,

@@ -167,7 +167,7 @@ class PullHandler:
         if code == ResponseCode.SUCCESS:
             self._stats.got(pull.group, pull.topic, got.count, len(got.body))
         else:
-            self._stats.get_missed += 1
+            self._stats.missed()
         may_wait = code == ResponseCode.PULL_NOT_FOUND and first and pull.flags & PullFlag.PULL_SUSPEND
         if may_wait and self._hold(request, peer, pull, selection):
             return None

@@ -158,6 +158,10 @@ class ConsumerOffsets:
             queues = self._pulls.setdefault(f"{topic}@{group}", {})
         queues[queue_id] = queue_offset
 
+    def pulls_of(self, group: str, topic: str) -> Offsets | None:
+        """Queue → the offset noted last, to be changed where there is one; None: nothing was noted yet."""
+        return self._pulls.get(f"{topic}@{group}")
+
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
         """-1 if the group never pulled the queue."""
         return self._pulls.get(f"{topic}@{group}", {}).get(queue_id, -1)

@@ -42,7 +42,7 @@ def test_every_row_gives_figures_and_goals() -> None:
 def test_micro_benchmarks_and_whole_broker_runs_hold_what_they_assert() -> None:
     """In a process of their own: their conftest is not that of the tests."""
     command = [sys.executable, "-m", "pytest", "-q", "--benchmark-disable", "-p", "no:cacheprovider"]
-    command += ["bench/test_structures.py", "bench/test_broker.py"]
+    command += ["bench/test_structures.py", "bench/test_path_send.py", "bench/test_broker.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
