@@ -73,9 +73,8 @@ class Run:
             share = (number + 1) * count // len(names) - number * count // len(names)
             if share:
                 compare(self._recorded(name, self._seed), name, self._seed, share, self._room, compared)
-                print(
-                    f"{name}: {compared.states} states, Apache by itself: {dict(compared.alone)}", flush=True
-                )
+                told = f"{len(compared.differences)} differ behind us, Apache by itself: {compared.alone}"
+                print(f"{name}: {compared.states} states so far, {told}", flush=True)
         self.summary.failed += len(compared.differences)
         self.summary.seconds = round(time.monotonic() - began, 1)
 
