@@ -159,6 +159,7 @@ class Filtered(Errand):
     def leave(self, client: Connection) -> None:
         put(client, "GoldenSql", self.body("five"), a="5", TAGS=TAG)
         put(client, "GoldenSql", self.body("six"), a="6", TAGS="other")
+        await_bodies(client, "GoldenSql", [self.body("six")])
         self._seen = [self._through(client, **of) for of in (SQL, {"subscription": TAG})]
         assert all(self.body("five") in found and self.body("six") not in found for found in self._seen)
 
