@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import shutil
 import sys
 import time
@@ -113,6 +114,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="copy the folders of failed states there")
     parser.add_argument("--json", type=Path, help="write the summary there, too")
     given = parser.parse_args()
+    logging.getLogger("firearrow").setLevel(logging.CRITICAL)  # what thousands of opens find is no news
     with folder.room() as room:
         run = Run(room, states=given.states, seconds=given.seconds, seed=given.seed, keep=given.keep)
         if given.apache:
