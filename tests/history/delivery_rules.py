@@ -4,7 +4,7 @@ A message may come again as long as the group's offset, or its acknowledgement, 
 """
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from tests.history.history import Delivery, GroupQueue, History, Member
@@ -69,16 +69,17 @@ def skipped(history: History, settled: bool) -> Iterator[Violation]:
 
 
 def again(history: History, settled: bool) -> Iterator[Violation]:
-    """Nothing comes again below an offset that was committed, or after its acknowledgement."""
+    """Nothing comes again below an offset that was committed, or after its acknowledgement: after as many as there are
+    copies, if its client stored it more than once."""
+    copies = Counter(copy.name for copy in history.stored.values())
     committed = {member.group: _Committed(history, member) for member in history.groups.values()}
     for delivery in history.deliveries:
         member = history.groups[delivery.group]
         if member.how == "pop":
-            at = history.acked.get((delivery.group, delivery.copy.name))
-            if at is not None and delivery.popped > at:
-                yield Violation(
-                    "again", f"{delivery.group} got {delivery.copy.name} after it was acknowledged"
-                )
+            name = delivery.copy.name
+            acked = history.acked.get((delivery.group, name), [])
+            if len(acked) >= max(copies[name], 1) and delivery.popped > acked[max(copies[name], 1) - 1]:
+                yield Violation("again", f"{delivery.group} got {name} after it was acknowledged")
         elif not member.shared and delivery.times == 0:
             passed = committed[delivery.group].before(delivery)
             if delivery.place[2] < passed:

@@ -103,7 +103,7 @@ class History:
     observed: defaultdict[GroupQueue, list[Observed]] = field(default_factory=lambda: defaultdict(list))
     asked: defaultdict[GroupQueue, list[Commit]] = field(default_factory=lambda: defaultdict(list))
     answered: defaultdict[GroupQueue, list[Commit]] = field(default_factory=lambda: defaultdict(list))
-    acked: dict[tuple[str, str], int] = field(default_factory=dict)
+    acked: defaultdict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
     counts: Counter[str] = field(default_factory=Counter)
     _lines: Counter[str] = field(default_factory=Counter)
 
@@ -122,7 +122,7 @@ class History:
             group = event["group"]
             self.groups[group] = Member(group, event["topic"], event["how"], event.get("shared", False))
         elif kind == "acked":
-            self.acked.setdefault((event["group"], event["id"]), event["at"])
+            self.acked[event["group"], event["id"]].append(event["at"])
         elif kind in ("commit", "committed", "offset"):
             self._offset(kind, event)
         elif kind == "stored":

@@ -31,6 +31,10 @@ GOOD: dict[str, Callable[[Told], object]] = {
         told.acknowledged("s.1.0").ends(1).joined("pop").got(0, "s.1.0").got(0, "s.1.0", popped=told.now)
         .acked("s.1.0")
     ),
+    "each copy is popped, that one of them is acknowledged says nothing of the other": lambda told: (
+        told.send("s.1.0", copies=2).sent("s.1.0", 1).stored(0, "s.1.0").stored(1, "s.1.0").ends(2).joined("pop")
+        .got(0, "s.1.0").acked("s.1.0").got(1, "s.1.0", popped=told.now + 1).acked("s.1.0")
+    ),
     "a shared group's offset goes back while members change": lambda told: (
         told.acknowledged("s.1.0", "s.2.0").ends(2).joined(shared=True).got(0, "s.1.0").got(1, "s.2.0")
         .offset(2).offset(1).got(1, "s.2.0")
@@ -167,6 +171,14 @@ BAD: dict[str, tuple[str, Callable[[Told], object]]] = {
         lambda told: (
             told.acknowledged("s.1.0").ends(1).joined("pop").got(0, "s.1.0").acked("s.1.0")
             .got(0, "s.1.0", popped=told.now + 1)
+        ),
+    ),
+    "popped again after all its copies were acknowledged": (
+        "again",
+        lambda told: (
+            told.send("s.1.0", copies=2).sent("s.1.0", 1).stored(0, "s.1.0").stored(1, "s.1.0").ends(2)
+            .joined("pop").got(0, "s.1.0").acked("s.1.0").got(1, "s.1.0", popped=told.now).acked("s.1.0")
+            .got(1, "s.1.0", popped=told.now + 1)
         ),
     ),
     "the group's offset goes back": (
