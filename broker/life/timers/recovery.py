@@ -33,6 +33,8 @@ class Recovery:
         self._log = timer_log
         self._check = check
         self.linked: set[int] = set()
+        self.lost = 0
+        """How many slots named units that are not in the log, though it has not been cut at its front."""
 
     def run(self, now_ms: int, unsure_ms: int) -> None:
         """Afterwards the wheel waits with every slot that is not fired. `unsure_ms`: what fired so shortly before the
@@ -90,6 +92,7 @@ class Recovery:
         lost = [slot for slot in slots if not self._names_own(slot)]
         if not lost:
             return
+        self.lost = sum(slot.last >= self._log.start for slot in lost)
         log.warning("%d slots of the timer wheel named lost units and are linked anew", len(lost))
         for slot in lost:
             self._wheel.clear(slot.time * self._wheel.step_ms)

@@ -137,6 +137,8 @@ class TimerService:
             return fault
         recovery = Recovery(self._store, works.wheel, works.log, works.check)
         recovery.run(now_ms, self._unsure_ms)
+        if recovery.lost and not works.check.lost_power:
+            return f"have a wheel of which {recovery.lost} slots name no unit of theirs"
         fault = soundness.fault_of_chains()
         if fault is not None:
             return fault
