@@ -3,7 +3,7 @@ from mmap import mmap
 class UnitSurvey:
     """Units of a timer log, file after file: `heads` slot (time // step) → position of its last unit, of slots at or
     behind `read_ms`; `end` is behind the last whole unit; `odd` the position of the first unit that is chained to none
-    of its slot, -1 none."""
+    of its slot, or names a message out of the log's order, -1 none."""
 
     heads: dict[int, int]
     end: int

@@ -27,12 +27,13 @@ cdef class UnitSurvey:
     cdef readonly dict heads
     cdef readonly int64_t end, odd
     cdef int64_t step_ms, first, start
+    cdef int64_t before, last          # physical offsets that the two newest units name; -1: none yet
 
     def __init__(self, int64_t step_ms, int64_t read_ms, int64_t start):
         self.heads = {}
         self.step_ms, self.first = step_ms, read_ms // step_ms
         self.start = self.end = start
-        self.odd = -1
+        self.odd = self.before = self.last = -1
 
     def take(self, const uint8_t[::1] window not None, int64_t base):
         cdef Py_ssize_t at = 0, length = window.shape[0]
@@ -46,6 +47,7 @@ cdef class UnitSurvey:
     cdef int see(self, const uint8_t *unit, int64_t position) except -1:
         cdef int64_t previous = get_i64(unit + AT_PREVIOUS), slot
         cdef int32_t delay = get_i32(unit + AT_DELAY)
+        self.order(get_i64(unit + AT_PHYSICAL), position)
         slot = <int64_t> (<uint64_t> get_i64(unit + AT_WRITTEN) + <uint64_t> delay) // self.step_ms
         if delay < 0 or slot < self.first:
             return 0
@@ -53,6 +55,15 @@ cdef class UnitSurvey:
             self.odd = position
         self.heads[slot] = position
         return 0
+
+
+    cdef void order(self, int64_t physical, int64_t position) noexcept:
+        """Units name messages in the order of the log, again from an earlier one behind a power cut: one that stands out
+        between its neighbours names another's."""
+        if self.before >= 0 and self.odd < 0:
+            if self.last < self.before < physical or self.before < physical < self.last:
+                self.odd = position - UNIT_BYTES
+        self.before, self.last = self.last, physical
 
 
 cdef inline bint is_unit(const uint8_t *unit, int64_t position) noexcept nogil:

@@ -52,7 +52,9 @@ class Soundness:
         check, wheel, timer_log = self._works.check, self._works.wheel, self._works.log
         survey = timer_log.survey(wheel.step_ms, check.read_ms)
         if survey.odd >= 0:
-            return f"have a unit at {survey.odd} of the log that is chained to another slot's"
+            return (
+                f"have a unit at {survey.odd} of the log that is chained to another slot's, or out of order"
+            )
         reach = check.read_ms // wheel.step_ms + SLOTS
         for time, position in survey.heads.items():
             if time < reach and wheel.last(time) not in (position, -1):
