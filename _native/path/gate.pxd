@@ -18,7 +18,6 @@ cdef struct Slot:
 cdef class Place:
     # One queue of a topic.
     cdef ConsumeQueue queue
-    cdef readonly tuple key               # (topic, queue id)
     cdef int64_t run                      # number of the run that touched it last
 
 cdef class Topic:

@@ -20,9 +20,8 @@ cdef enum:
 
 
 cdef class Place:
-    def __cinit__(self, ConsumeQueue queue, tuple key):
+    def __cinit__(self, ConsumeQueue queue):
         self.queue = queue
-        self.key = key
         self.run = -1
 
 
@@ -45,7 +44,7 @@ cdef class Topic:
             self.places.extend([None] * (queue_id + 1 - len(self.places)))
         found = self.places[queue_id]
         if found is None:
-            found = Place(store.dispatch.queue_of(self.name, queue_id, True), (self.text, queue_id))
+            found = Place(store.dispatch.queue_of(self.name, queue_id, True))
             self.places[queue_id] = found
         return <Place> found
 

@@ -86,7 +86,8 @@ cdef class Run:
 
     @property
     def queues(self):
-        return [(<Place> place).key for place in self.places]
+        cdef Place place
+        return [(place.queue.topic, place.queue.queue_id) for place in self.places]
 
     def let_go(self):
         self.deliver(ALL)

@@ -56,8 +56,8 @@ cdef class CommitLog:
         found = named_files(log.folder)
         if is_of_another_size(found, segment_bytes):
             raise foreign_size(found[0][1], segment_bytes, "mappedFileSizeCommitLog")
-        for offset, path in mended_files(log.folder, segment_bytes, mending, head=blank(segment_bytes)):
-            log.segments.append(Segment(path, offset, segment_bytes))
+        for offset, _ in mended_files(log.folder, segment_bytes, mending, head=blank(segment_bytes)):
+            log.segments.append(Segment(log.folder, offset, segment_bytes))
         return log
 
     @staticmethod
@@ -72,8 +72,8 @@ cdef class CommitLog:
         if segment_bytes == 0:
             segment_bytes = os.path.getsize(found[0][1]) if found else 1 << 30
         log = CommitLog(folder, segment_bytes, True)
-        for offset, path in rolled_files(os.fspath(folder), segment_bytes, "segment_bytes"):
-            log.segments.append(Segment(path, offset, segment_bytes))
+        for offset, _ in rolled_files(log.folder, segment_bytes, "segment_bytes"):
+            log.segments.append(Segment(log.folder, offset, segment_bytes))
         end = log.min_offset
         for _, next_offset in log.walk(end, check_crc=False):
             end = next_offset
@@ -244,7 +244,7 @@ cdef class CommitLog:
         with self.making:
             if self.segments and base != self.ends:
                 return 0
-            segment = Segment(os.path.join(self.folder, file_name(base)), base, self.segment_bytes)
+            segment = Segment(self.folder, base, self.segment_bytes)
             segment.open_file(True, True)
             try:
                 os.fsync(segment.fd)

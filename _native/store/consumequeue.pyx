@@ -1,6 +1,7 @@
 """ConsumeQueue: the entries of one topic and queue (see consumequeue.pxd). Knows the log only to ask for store times."""
 
 import os
+import sys
 
 from libc.errno cimport EIO
 from libc.string cimport memcpy, memset
@@ -12,7 +13,7 @@ from firearrow._native.store.mappings cimport Mappings, sync_file
 from firearrow._native.store.record cimport store_time_at
 from firearrow._native.store.segment cimport Segment
 
-from firearrow._native.store.rolled import file_name, rolled_files
+from firearrow._native.store.rolled import rolled_files
 
 cdef enum:
     RESERVE_STEP_MAX = 262144
@@ -23,7 +24,7 @@ ENTRY_FIELDS = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8"
 cdef class ConsumeQueue:
     def __cinit__(self, folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings=None):
         self.folder = os.fspath(folder)
-        self.topic = topic
+        self.topic = sys.intern(topic)        # one text for all its queues
         self.queue_id = queue_id
         self.file_bytes = (file_bytes + ENTRY_BYTES - 1) // ENTRY_BYTES * ENTRY_BYTES
         self.readonly = mappings is None
@@ -65,8 +66,8 @@ cdef class ConsumeQueue:
 
     cdef int load(self) except -1:
         """Find the files and where the entries end; only tails are read."""
-        for offset, path in rolled_files(self.folder, self.file_bytes, "mappedFileSizeConsumeQueue"):
-            self.files.append(Segment(path, offset, self.file_bytes))
+        found = rolled_files(self.folder, self.file_bytes, "mappedFileSizeConsumeQueue")
+        self.files = [Segment(self.folder, offset, self.file_bytes) for offset, _ in found]
         if self.files:
             self.min_entry = (<Segment> self.files[0]).base // ENTRY_BYTES
         self.end_entry = self.min_entry
@@ -273,8 +274,7 @@ cdef class ConsumeQueue:
 
     def make_file(self, int64_t position):
         """The file that holds a byte position: the next one, or the first one of the queue."""
-        cdef int64_t base = position - position % self.file_bytes
-        cdef Segment file = Segment(os.path.join(self.folder, file_name(base)), base, self.file_bytes)
+        cdef Segment file = Segment(self.folder, position - position % self.file_bytes, self.file_bytes)
         os.makedirs(self.folder, exist_ok=True)
         file.open_file(True, True)
         file.release_fd()

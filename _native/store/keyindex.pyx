@@ -27,7 +27,8 @@ cdef class IndexFile:
     def __cinit__(self, str path, int64_t slots, int64_t entries_max):
         self.slots = slots
         self.entries_max = entries_max
-        self.file = Segment(path, 0, INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + entries_max * INDEX_ENTRY_BYTES)
+        cdef int64_t size = INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + entries_max * INDEX_ENTRY_BYTES
+        self.file = Segment(os.path.dirname(path), 0, size, os.path.basename(path))
 
     cdef int64_t count(self) except -1:
         self.file.ensure_mapped(True)

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint8_t
 cdef int sync_fd(int fd) noexcept nogil
 
 cdef class Segment:
-    cdef readonly str path
+    cdef str folder, name                 # its owner's, for there may be very many; name None: by its base
     cdef readonly int64_t base            # offset of the file's first byte in its queue
     cdef readonly int64_t size
     cdef int fd

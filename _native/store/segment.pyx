@@ -9,6 +9,8 @@ from posix.stat cimport fstat, struct_stat
 from posix.types cimport off_t
 from posix.unistd cimport close as c_close, fdatasync, ftruncate, pread, pwrite
 
+from firearrow._native.store.rolled import file_name
+
 cdef enum:
     PAGE_BYTES = 4096
 
@@ -95,12 +97,17 @@ cdef int sync_fd(int fd) noexcept nogil:
 
 
 cdef class Segment:
-    def __cinit__(self, str path not None, int64_t base, int64_t size):
-        self.path = path
+    def __cinit__(self, str folder not None, int64_t base, int64_t size, str name=None):
+        self.folder = folder
+        self.name = name
         self.base = base
         self.size = size
         self.fd = -1
         self.stride[0] = 1
+
+    @property
+    def path(self):
+        return os.path.join(self.folder, file_name(self.base) if self.name is None else self.name)
 
     def __dealloc__(self):
         if self.map is not NULL:

@@ -46,7 +46,7 @@ def test_arrays_are_views_of_the_files(tmp_path: Path) -> None:
 def test_a_closed_segment_gives_no_views(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"abc" * 10)
-    segment = Segment(str(path), 0, 30)
+    segment = Segment(str(tmp_path), 0, 30, "file")
     view = memoryview(segment)
     assert view.readonly
     segment.close()
