@@ -75,6 +75,7 @@ class Journal:
             if not stale.name.startswith(f"{run}."):
                 stale.unlink()
         self._numbers = sorted(int(path.suffix[1:]) for path in self._folder.iterdir())
+        self._gone = False
         self._entries = packed(self._counting(end))
         self._pack()
         self._map: mmap.mmap | None = None
@@ -140,9 +141,9 @@ class Journal:
                     self._doubt = error
                     raise
                 self._synced = at
-            if self._named:
+            if self._named or self._gone:
                 sync_folder(str(self._folder))
-                self._named = False
+                self._named = self._gone = False
 
     def turn(self) -> int:
         """Begin a new file if this one holds anything; its number. Once all that was noted before is in files of
@@ -153,8 +154,11 @@ class Journal:
 
     def drop_before(self, number: int) -> None:
         for old in [each for each in self._numbers if each < number]:
+            if self._gone:  # an older file that came back alone would speak of old progress
+                sync_folder(str(self._folder))
             self._path(old).unlink(missing_ok=True)
             self._numbers.remove(old)
+            self._gone = True
 
     def close(self) -> None:
         self._close_file()
