@@ -51,7 +51,9 @@ cdef class UnitSurvey:
         slot = <int64_t> (<uint64_t> get_i64(unit + AT_WRITTEN) + <uint64_t> delay) // self.step_ms
         if delay < 0 or slot < self.first:
             return 0
-        if slot > self.first and previous >= self.start and previous != self.heads.get(slot) and self.odd < 0:
+        if self.odd < 0 and (
+            previous < -1 or (slot > self.first and previous >= self.start and previous != self.heads.get(slot))
+        ):
             self.odd = position
         self.heads[slot] = position
         return 0
