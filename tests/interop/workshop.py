@@ -21,7 +21,8 @@ GO = HERE / "go"
 BUILT = HERE.parents[1] / "build" / "interop"
 FETCH_S = 540
 PROGRAMS = {
-    "client4": ("client4", "driver"), "client5": ("broker", "client5", "driver"), "broker4": ("broker",),
+    "client4": ("client4", "driver", "ending"), "client5": ("broker", "client5", "driver", "ending"),
+    "broker4": ("broker", "ending"),
 }  # fmt: skip
 """The folders of their sources, by that of the pom.xml."""
 

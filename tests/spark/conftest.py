@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 JAVA_MIN = 17
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""They live for seconds: what the second compiler and the parallel collectors would do does not pay."""
 WARNINGS_NOT_OURS = (
     "ignore::DeprecationWarning:pyspark",
     "ignore::FutureWarning:pyspark",
@@ -69,9 +71,14 @@ def java() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark_environment(java: None) -> dict[str, str]:
-    """What a process that starts Spark needs: this interpreter, this tree, the loopback, a small heap."""
+def spark_environment(java: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a process that starts Spark needs: this interpreter, this tree, the loopback, JVMs that start quickly."""
+    defaults = tmp_path_factory.mktemp("conf") / "spark-defaults.conf"
+    defaults.write_text(
+        "".join(f"spark.{who}.extraJavaOptions {QUICK_JVM}\n" for who in ("driver", "executor"))
+    )
     return {
+        "SPARK_CONF_DIR": str(defaults.parent), "SPARK_LAUNCHER_OPTS": QUICK_JVM,
         "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": str(ROOT),
         "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONWARNINGS": "ignore",
     }  # fmt: skip
@@ -87,9 +94,7 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": (
-            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Duser.timezone=UTC -Djava.io.tmpdir={folder}"
-        ),
+        "spark.driver.extraJavaOptions": (f"{QUICK_JVM} -Duser.timezone=UTC -Djava.io.tmpdir={folder}"),
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

@@ -17,7 +17,8 @@ public final class Apache {
         while (System.in.read() >= 0) {
             continue;
         }
+        Haste.begin(Thread.currentThread());
         broker.shutdown();
-        System.exit(0);
+        Runtime.getRuntime().halt(0); // hooks would shut down once more what has shut down
     }
 }

@@ -5,7 +5,7 @@ import java.lang.management.ThreadMXBean;
 
 /**
  * Apache's client waits at its end for a thread that looks only every 3 s whether it is to end: that one is woken.
- * Nothing else is: only the thread for which the driver's own thread waits, and only of this name.
+ * Nothing else is: only the thread for which the given one waits, and only of this name.
  */
 final class Haste {
     private static final String SLOW = "NettyEventExecutor";
