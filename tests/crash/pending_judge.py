@@ -56,7 +56,7 @@ class PendingJudge:
                 return [f"{type(error).__name__}: {error}"]
             try:
                 faults = self._run(second, promises, end, binding=kill or self._sync_flush)
-                return faults + _aside_faults(root)
+                return faults + (_aside_faults(root) if kill else [])
             finally:
                 second.kill()
 
@@ -137,7 +137,7 @@ def _idle_faults(broker: Revived) -> list[str]:
 
 
 def _aside_faults(root: Path) -> list[str]:
-    """A cut is no damage: what it leaves is taken up, never put aside."""
+    """A kill is no damage: what it leaves is taken up, never put aside."""
     aside = sorted(str(path.relative_to(root)) for path in root.rglob("*.damaged-*"))
     return [f"{', '.join(aside)} set aside"] if aside else []
 

@@ -10,6 +10,8 @@ import pytest
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.life import journal
+from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.life.pop.revive import GROUP
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.saver import Saver
@@ -150,3 +152,23 @@ def test_an_answered_acknowledgement_in_order_is_on_the_disk(
         assert synced == [1, 2]
     finally:
         broker.kill()
+
+
+def test_a_file_of_the_journal_is_gone_for_good_before_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older one that a power cut brings back alone would speak of old progress."""
+    done, unlink, sync = list[str](), Path.unlink, journal.sync_folder
+    each = Journal(tmp_path, "run", 0)
+    numbers = []
+    for value in range(3):
+        each.note(Kind.OFFSET, "T@G", 0, value)
+        numbers.append(each.turn())
+    monkeypatch.setattr(
+        Path, "unlink", lambda path, **how: (done.append(path.suffix), unlink(path, **how))[1]
+    )
+    monkeypatch.setattr(journal, "sync_folder", lambda folder: (done.append("synced"), sync(folder))[1])
+    for number in numbers:
+        each.drop_before(number)
+    assert done == [".0000000000", "synced", ".0000000001", "synced", ".0000000002"]
+    each.close()
