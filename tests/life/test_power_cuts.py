@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.store.names import sync_folder
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
@@ -158,16 +159,23 @@ def test_a_file_of_the_journal_is_gone_for_good_before_a_newer_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older one that a power cut brings back alone would speak of old progress."""
-    done, unlink, sync = list[str](), Path.unlink, journal.sync_folder
+    done, unlink = list[str](), Path.unlink
     each = Journal(tmp_path, "run", 0)
     numbers = []
     for value in range(3):
         each.note(Kind.OFFSET, "T@G", 0, value)
         numbers.append(each.turn())
-    monkeypatch.setattr(
-        Path, "unlink", lambda path, **how: (done.append(path.suffix), unlink(path, **how))[1]
-    )
-    monkeypatch.setattr(journal, "sync_folder", lambda folder: (done.append("synced"), sync(folder))[1])
+
+    def unlinking(path: Path, *, missing_ok: bool = False) -> None:
+        done.append(path.suffix)
+        unlink(path, missing_ok=missing_ok)
+
+    def syncing(folder: str) -> None:
+        done.append("synced")
+        sync_folder(folder)
+
+    monkeypatch.setattr(Path, "unlink", unlinking)
+    monkeypatch.setattr(journal, "sync_folder", syncing)
     for number in numbers:
         each.drop_before(number)
     assert done == [".0000000000", "synced", ".0000000001", "synced", ".0000000002"]
