@@ -25,7 +25,10 @@ class Strays:
 
     def passed_over(self, place: Place) -> None:
         self._met.add(place)
-        self._tell(place, "it is passed over; the next start builds the queue again, as `firearrow store repair` does")
+        self._tell(
+            place,
+            "it is passed over; the next start builds the queue again, as `firearrow store repair` does",
+        )
 
     def take(self) -> list[str]:
         """What was met since the last call, a line each."""
@@ -35,4 +38,6 @@ class Strays:
     def _tell(self, place: Place, what: str) -> None:
         topic, queue_id, entry = place
         if len(self._lines) < LINES_MAX:
-            self._lines.append(f"entry {entry} of queue {queue_id} of {topic} leads to no good record: {what}")
+            self._lines.append(
+                f"entry {entry} of queue {queue_id} of {topic} leads to no good record: {what}"
+            )
