@@ -56,7 +56,7 @@ class PendingJudge:
                 return [f"{type(error).__name__}: {error}"]
             try:
                 faults = self._run(second, promises, end, binding=kill or self._sync_flush)
-                return faults + (_aside_faults(root) if kill else [])
+                return faults + _aside_faults(root)
             finally:
                 second.kill()
 

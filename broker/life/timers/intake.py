@@ -121,9 +121,10 @@ class Intake:
         for entry in entries:
             each = self._opened(entry)
             if each.record is not None:
-                if taken and late != (each.out_ms < self._works.read_ms):
-                    break
-                late = each.out_ms < self._works.read_ms
+                now_late = each.out_ms < self._works.read_ms
+                if taken and (taken[-1].record is None or late != now_late):
+                    break  # behind what is passed over a mark: units stand in the order of the queue
+                late = now_late
             taken.append(each)
         if late:
             self._deliver(taken, offset)
