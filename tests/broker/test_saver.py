@@ -116,15 +116,28 @@ def test_a_flow_of_changes_starves_nobody() -> None:
     """Changes that never pause: who asked before is told when his own are in the file."""
 
     async def run() -> None:
-        file, saver = File(), Saver(asyncio.get_running_loop())
-        saver.add("t", file.save)
+        saver, writes, may_end = (
+            Saver(asyncio.get_running_loop()),
+            asyncio.Semaphore(0),
+            threading.Semaphore(0),
+        )
+        loop = asyncio.get_running_loop()
+
+        def save() -> None:
+            loop.call_soon_threadsafe(writes.release)
+            may_end.acquire()
+
+        saver.add("t", save)
         saver.soon("t")
         waiting = saver.saved()
-        async with asyncio.timeout(5):
-            while not waiting.done():
-                saver.soon("t")
-                await asyncio.sleep(0.001)
-        assert saver.busy
+        async with asyncio.timeout(20):
+            await writes.acquire()
+            saver.soon("t")  # while his are being written
+            may_end.release()
+            await waiting
+            assert saver.busy
+            await writes.acquire()
+        may_end.release(10)
         saver.stop()
 
     asyncio.run(run())

@@ -122,6 +122,7 @@ def test_the_java_client_goes_on_at_the_new_first_message(broker: FastBroker, tm
         assert send(peer, "T", b"last").code == 0
         high = bounds(peer, "T")[1]
         client.await_bodies(["two"], [b"last".hex()])
+        client.await_count("two", high - low)  # several threads handle them
         offsets = sorted(event["queueOffset"] for event in client.consumed("two") if event["queueId"] == 0)
         client.ask("stop", name="two")
     assert offsets == list(range(low, high))
