@@ -95,8 +95,7 @@ def pinned(command: list[str], log: Path, **environment: str) -> subprocess.Pope
 
 def firearrow(folder: Path, *settings: str) -> Server:
     """`settings` go into its broker.conf: KEY=VALUE."""
-    port, started = free_port(), time.monotonic()
-    conf = folder / "broker.conf"
+    started, conf, log = time.monotonic(), folder / "broker.conf", folder / "firearrow.log"
     conf.write_text("".join(f"{setting}\n" for setting in settings))
     command = [
         sys.executable,
@@ -107,10 +106,24 @@ def firearrow(folder: Path, *settings: str) -> Server:
         "--config",
         str(conf),
     ]
-    command += ["--listen", f"127.0.0.1:{port}", "--namesrv-listen", "127.0.0.1:0"]
-    process = pinned(command, folder / "firearrow.log")
-    _first_send(process, ("127.0.0.1", port), folder / "firearrow.log")
-    return Server("firearrow", ("127.0.0.1", port), time.monotonic() - started, [process])
+    command += ["--listen", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0"]
+    process = pinned(command, log)
+    address = ("127.0.0.1", _bound(process, log))
+    _first_send(process, address, log)
+    return Server("firearrow", address, time.monotonic() - started, [process])
+
+
+def _bound(process: subprocess.Popen[bytes], log: Path) -> int:
+    """The port that the broker says it has."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        said = re.search(r"firearrow ready: broker \S+:(\d+),", log.read_text())
+        if said is not None:
+            return int(said[1])
+        if process.poll() is not None:
+            raise RuntimeError(f"exit {process.returncode}: {log.read_text()[-1000:]}")
+        time.sleep(0.01)
+    raise RuntimeError(f"no broker is ready: {log.read_text()[-1000:]}")
 
 
 def floor(folder: Path, *kind: str, file_mib: int) -> Server:

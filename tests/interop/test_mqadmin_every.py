@@ -1,6 +1,7 @@
 """Every command of Apache's own mqadmin 5.5.0, in one JVM: what it prints of our broker as of Apache's."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,9 @@ def prepare(driver: Driver) -> dict[str, str]:
     )
     driver.ask("consume", name=MEMBER, group=GROUP, topic=TOPIC)
     driver.await_bodies([MEMBER], bodies)
+    deadline = time.monotonic() + 40  # it tells how far it came 10 s after its start, then every 5 s
+    while not re.search(rf"{TOPIC} +\S+ +0 +4 +4 ", printed(driver, f"consumerProgress -g {GROUP}")):
+        assert time.monotonic() < deadline, "the member does not tell how far it came"
     client = re.search(rf"\S+@{MEMBER}", printed(driver, f"consumerConnection -g {GROUP}"))
     assert client is not None
     return {"t": TOPIC, "g": GROUP, "c": client[0], "m": first["offsetMsgId"], "u": first["msgId"]}
