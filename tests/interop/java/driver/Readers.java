@@ -6,8 +6,8 @@ import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
-import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -102,32 +102,17 @@ final class Readers {
      * Assign all queues by hand, go to the beginning, and poll until `count` different messages have come.
      * A seek while the first pull is on its way gives that pull's messages twice: the client's own race.
      */
-    /** A seek interrupts the pull on its way, for which Apache's client closes its channel: others on it may fail. */
-    private static void seekToBegin(DefaultLitePullConsumer consumer, MessageQueue queue) throws Exception {
-        for (int left = 5; ; left--) {
-            try {
-                consumer.seekToBegin(queue);
-                return;
-            } catch (MQClientException failed) {
-                if (left == 0) {
-                    throw failed;
-                }
-            }
-        }
-    }
-
     private void readLite(Parameters parameters) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(parameters.text("group"));
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(parameters.text("group"));
         consumer.setAutoCommit(false);
+        // no seek: it interrupts the pull on its way, for which Apache's client closes the channel under all others
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.start();
         try {
             Collection<MessageQueue> queues = consumer.fetchMessageQueues(parameters.text("topic"));
             consumer.assign(queues);
-            for (MessageQueue queue : queues) {
-                seekToBegin(consumer, queue);
-            }
             long wanted = parameters.number("count", 1);
             long deadline = System.nanoTime() + 30_000_000_000L;
             Set<String> seen = new HashSet<>();
