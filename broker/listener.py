@@ -9,7 +9,9 @@ from collections.abc import Callable
 log = logging.getLogger("firearrow.server")
 
 BACKLOG = 1024
-ACCEPTED_AT_ONCE = 64
+ACCEPTED_AT_ONCE = 2
+"""In a turn of the loop: no more come than are served, so that many who ask for much do not stand before those who were
+there; the others wait in the kernel."""
 REST_S = 1.0
 """How long nobody is accepted when the process has no descriptor left."""
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

@@ -3,7 +3,7 @@
 #   a pass   epoll_wait → for each ready socket recv into the window → frames to its connection      (EVENTS_MAX, PASS_S)
 #            → what was planned behind the last socket: the turn's write, then one send for each connection
 #
-# What a pass leaves comes with the next one: readiness is level-triggered, and the kernel puts who was served behind the
+# What a pass leaves comes first in the next one, then whom epoll names anew; the kernel puts who was named behind the
 # others. So no flood keeps the other sockets or the loop's own callbacks waiting.
 #
 # Ownership: the engine owns its sockets until their connection was told that it is lost, which is never in a pass: what
@@ -20,11 +20,14 @@ cdef class Engine:
     cdef int epoll
     cdef set wired
     cdef list planned
+    cdef object waiting                   # deque of (Wire, its events): named by epoll, and not served yet
     cdef readonly bint passing
     cdef double now
 
     cdef double moment(self) except -1
     cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1
+    cdef int serve_ready(self, long long deadline) except -1
+    cdef int serve_waiting(self, long long deadline) except -1
     cdef int serve(self, Wire wire, uint32_t events) except -1
 
 cdef class Wire(Plug):

@@ -2,6 +2,7 @@
 
 import os
 import socket as sockets
+from collections import deque
 
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport uint8_t, uint32_t
@@ -46,6 +47,7 @@ cdef class Engine:
         self.loop = loop
         self.wired = set()
         self.planned = []
+        self.waiting = deque()
         loop.add_reader(self.epoll, self.turn)
 
     def __dealloc__(self):
@@ -99,22 +101,44 @@ cdef class Engine:
 
     def turn(self):
         """One pass; the loop calls it when any of the sockets is ready."""
-        cdef epoll_event events[EVENTS_MAX]
-        cdef int count = epoll_wait(self.epoll, events, EVENTS_MAX, 0)
-        cdef int n
         cdef long long deadline = nanoseconds() + PASS_NS
-        if count < 0 and errno != EINTR:
-            raise OSError(errno, os.strerror(errno))
         self.now = self.loop.time()
         self.passing = True
         try:
-            for n in range(count):
-                self.serve(<Wire> events[n].data.ptr, events[n].events)
-                if n % LOOK_AT_THE_CLOCK == LOOK_AT_THE_CLOCK - 1 and nanoseconds() > deadline:
-                    break
+            if self.waiting:
+                self.serve_waiting(deadline)
+            else:
+                self.serve_ready(deadline)
         finally:
             self.passing = False
             self.end_pass()
+
+    cdef int serve_ready(self, long long deadline) except -1:
+        cdef epoll_event events[EVENTS_MAX]
+        cdef int count = epoll_wait(self.epoll, events, EVENTS_MAX, 0)
+        cdef int n, left
+        if count < 0 and errno != EINTR:
+            raise OSError(errno, os.strerror(errno))
+        for n in range(count):
+            self.serve(<Wire> events[n].data.ptr, events[n].events)
+            if n % LOOK_AT_THE_CLOCK == LOOK_AT_THE_CLOCK - 1 and nanoseconds() > deadline:
+                for left in range(n + 1, count):
+                    self.waiting.append((<Wire> events[left].data.ptr, events[left].events))
+                break
+        if self.waiting:
+            self.loop.call_soon(self.turn)
+        return 0
+
+    cdef int serve_waiting(self, long long deadline) except -1:
+        """Those that the pass before had no time for, before anybody else."""
+        while self.waiting:
+            wire, ready = self.waiting.popleft()
+            self.serve(<Wire> wire, ready)
+            if nanoseconds() > deadline:
+                break
+        if self.waiting:
+            self.loop.call_soon(self.turn)
+        return 0
 
     def end_pass(self):
         planned, self.planned = self.planned, []
@@ -125,7 +149,9 @@ cdef class Engine:
                 self.loop.call_exception_handler({"message": f"{callback} failed", "exception": error})
 
     cdef int serve(self, Wire wire, uint32_t events) except -1:
-        """A fault of one connection ends that one."""
+        """A fault of one connection ends that one. One that is not read any more since epoll named it is left alone."""
+        if events & EPOLLIN and not wire.interest & EPOLLIN:
+            events &= ~<uint32_t> EPOLLIN
         try:
             if events & EPOLLOUT and not wire.lost:
                 wire.drain()
