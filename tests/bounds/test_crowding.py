@@ -1,15 +1,25 @@
 """Who goes when connections are too many or hold too much."""
 
 import asyncio
+import contextlib
 import resource
+import select
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import crowding
 from firearrow.broker.crowding import RESERVED_MAX, connections_max, heaviest, silent, unsent_bytes
 from firearrow.broker.server import Server
+from tests.process.requests import send
+from tests.process.running import Broker
+
+CROWD = 200
 
 
 @dataclass
@@ -103,3 +113,22 @@ def test_what_waits_in_the_kernel_is_shared() -> None:
     assert unsent_bytes(few) < crowding.UNSENT_BYTES_MAX
     many = crowding.UNSENT_BYTES // crowding.UNSENT_BYTES_MIN
     assert unsent_bytes(many - 1) == unsent_bytes(many) == unsent_bytes(1 << 20) == crowding.UNSENT_BYTES_MIN
+
+
+def test_a_crowd_that_asks_for_much_does_not_stand_before_those_who_were_there(tmp_path: Path) -> None:
+    """Many connect and ask for what takes long each; who was connected is answered before a quarter of them."""
+    much = RemotingCommand(
+        RequestCode.BATCH_ACK_MESSAGE, {}, b'{"acks":[' + b"{}," * 50_000 + b"{}]}"
+    ).encode()
+    with Broker(tmp_path / "store") as broker, broker.connect() as bystander, contextlib.ExitStack() as crowd:
+        assert send(bystander, "T", b"before").code == 0
+        members = [crowd.enter_context(socket.create_connection(broker.address)) for _ in range(CROWD)]
+        for member in members:
+            member.sendall(much)
+        assert send(bystander, "T", b"meanwhile").code == 0
+        answered, _, _ = select.select(members, [], [], 0)
+        assert len(answered) < CROWD // 4
+        for member in members:
+            member.settimeout(60)
+            assert member.recv(4)
+        assert broker.stop() == 0
