@@ -116,7 +116,7 @@ def test_what_waits_in_the_kernel_is_shared() -> None:
 
 
 def test_a_crowd_that_asks_for_much_does_not_stand_before_those_who_were_there(tmp_path: Path) -> None:
-    """Many connect and ask for what takes long each; who was connected is answered before a quarter of them."""
+    """Many connect and ask for what takes long each; who was connected does not wait for half of them."""
     much = RemotingCommand(
         RequestCode.BATCH_ACK_MESSAGE, {}, b'{"acks":[' + b"{}," * 50_000 + b"{}]}"
     ).encode()
@@ -125,9 +125,9 @@ def test_a_crowd_that_asks_for_much_does_not_stand_before_those_who_were_there(t
         members = [crowd.enter_context(socket.create_connection(broker.address)) for _ in range(CROWD)]
         for member in members:
             member.sendall(much)
+        before = len(select.select(members, [], [], 0)[0])
         assert send(bystander, "T", b"meanwhile").code == 0
-        answered, _, _ = select.select(members, [], [], 0)
-        assert len(answered) < CROWD // 4
+        assert len(select.select(members, [], [], 0)[0]) - before < CROWD // 2
         for member in members:
             member.settimeout(60)
             assert member.recv(4)
