@@ -8,9 +8,10 @@
 
 from libc.stdint cimport int64_t
 
+from firearrow._native.store.mutex cimport pthread_mutex_t
 from firearrow._native.store.segment cimport Segment
 from firearrow._native.store.store cimport MessageStore
-from firearrow._native.store.syncs cimport Syncs, pthread_mutex_t
+from firearrow._native.store.syncs cimport Syncs
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_cond_t:

@@ -9,14 +9,13 @@ from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint64_t
 from posix.unistd cimport close, read, write
 
+from firearrow._native.store.mutex cimport (
+    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
+)
 from firearrow._native.store.segment cimport Segment
 from firearrow._native.store.syncs cimport sync_through
 
 cdef extern from "<pthread.h>" nogil:
-    int pthread_mutex_init(pthread_mutex_t *lock, const void *attributes)
-    int pthread_mutex_destroy(pthread_mutex_t *lock)
-    int pthread_mutex_lock(pthread_mutex_t *lock)
-    int pthread_mutex_unlock(pthread_mutex_t *lock)
     int pthread_cond_init(pthread_cond_t *cond, const void *attributes)
     int pthread_cond_destroy(pthread_cond_t *cond)
     int pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock)

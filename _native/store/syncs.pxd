@@ -3,9 +3,7 @@
 #
 # Owner: the log. Thread: any, without the GIL.
 
-cdef extern from "<pthread.h>" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
+from firearrow._native.store.mutex cimport pthread_mutex_t
 
 cdef struct Syncs:
     pthread_mutex_t lock

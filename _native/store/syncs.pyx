@@ -2,13 +2,10 @@
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 
+from firearrow._native.store.mutex cimport (
+    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
+)
 from firearrow._native.store.segment cimport sync_fd
-
-cdef extern from "<pthread.h>" nogil:
-    int pthread_mutex_init(pthread_mutex_t *lock, const void *attributes)
-    int pthread_mutex_destroy(pthread_mutex_t *lock)
-    int pthread_mutex_lock(pthread_mutex_t *lock)
-    int pthread_mutex_unlock(pthread_mutex_t *lock)
 
 
 cdef Syncs *new_syncs() except NULL:

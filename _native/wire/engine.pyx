@@ -111,6 +111,8 @@ cdef class Engine:
                 self.serve_ready(deadline)
         finally:
             self.passing = False
+            if self.waiting:
+                self.loop.call_soon(self.turn)
             self.end_pass()
 
     cdef int serve_ready(self, long long deadline) except -1:
@@ -125,8 +127,6 @@ cdef class Engine:
                 for left in range(n + 1, count):
                     self.waiting.append((<Wire> events[left].data.ptr, events[left].events))
                 break
-        if self.waiting:
-            self.loop.call_soon(self.turn)
         return 0
 
     cdef int serve_waiting(self, long long deadline) except -1:
@@ -136,8 +136,6 @@ cdef class Engine:
             self.serve(<Wire> wire, ready)
             if nanoseconds() > deadline:
                 break
-        if self.waiting:
-            self.loop.call_soon(self.turn)
         return 0
 
     def end_pass(self):
