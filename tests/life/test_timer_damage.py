@@ -17,6 +17,7 @@ from firearrow.broker.life.timers.wheel import SLOT, SLOTS
 from firearrow.broker.upkeep.repair import Asked, Repair
 from firearrow.broker.upkeep.verify import Checks, verify
 from tests.life import timing
+from tests.life.killing import Killed, killed_behind
 from tests.life.timing import NOW, Timing
 
 WHEEL, LOG, CHECK = Path("timerwheel"), Path("timerlog"), Path("config/timercheck")
@@ -93,10 +94,6 @@ UNTOUCHED = {"wheel missing", "wheel cut"}
 """The timer log has it all: nothing is laid anew."""
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
 def filled(folder: Path, end: str, **more: object) -> Timing:
     """20 fired, 4 recalled (one of them was fired already), some rolled, the others wait."""
     room = Timing(folder, **OPTIONS, **more)
@@ -143,19 +140,8 @@ def test_what_waits_comes_once(
 def test_a_kill_while_it_is_laid_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     room = filled(tmp_path, "kill")
     garble(room.folder / FIRST, 52 * 30, 4)
-    left, pwrite = writes, os.pwrite
-
-    def killing(fd: int, data: bytes, place: int) -> int:
-        nonlocal left
-        if left == 0:
-            raise Killed
-        left -= 1
-        return pwrite(fd, data, place)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", killing)
-        with pytest.raises(Killed):
-            room.again(3000, **OPTIONS)
+    with killed_behind(writes, monkeypatch), pytest.raises(Killed):
+        room.again(3000, **OPTIONS)
     timing.OPEN[-1].kill()
     room = room.again(100, **OPTIONS)
     room.timers.run(60_000)

@@ -1,7 +1,6 @@
 """The timer after a stop, a kill, a power cut: nothing lost, nothing twice, at whatever moment it came."""
 
 import contextlib
-import os
 import random
 import shutil
 from collections import Counter
@@ -11,6 +10,7 @@ import pytest
 
 from firearrow.broker.errors import StartError
 from firearrow.broker.life.timers import check
+from tests.life.killing import Killed, killed_behind
 from tests.life.timing import DAY_MS, NOW, TIMER, Timing
 
 
@@ -102,10 +102,6 @@ def test_kills_at_any_moment(tmp_path: Path, seed: int) -> None:
     assert room.service.runtime()["timerCongestNum"] == "0"
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
 @pytest.mark.parametrize("writes", range(68))
 def test_a_kill_between_any_two_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     room = Timing(tmp_path, timer_roll_slots=4)
@@ -114,17 +110,7 @@ def test_a_kill_between_any_two_writes(tmp_path: Path, monkeypatch: pytest.Monke
     for number in (11, 29, 203):
         room.recall(messages[number - 1])
     room.turn.end()
-    left, pwrite = writes, os.pwrite
-
-    def killing(fd: int, data: bytes, place: int) -> int:
-        nonlocal left
-        if left == 0:
-            raise Killed
-        left -= 1
-        return pwrite(fd, data, place)
-
-    with monkeypatch.context() as patch, contextlib.suppress(Killed):
-        patch.setattr(os, "pwrite", killing)
+    with contextlib.suppress(Killed), killed_behind(writes, monkeypatch):
         room.timers.run(20_000)
     room.kill()
     assert_all(room, set(range(300)) - {11, 29, 203})
