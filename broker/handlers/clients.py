@@ -1,7 +1,7 @@
 """Clients come and go: HEART_BEAT 34, UNREGISTER_CLIENT 35, the member list 38, CHECK_CLIENT_CONFIG 46.
 
 A group whose members or topics changed hears NOTIFY_CONSUMER_IDS_CHANGED (40), before the answer goes.
-A heartbeat that registers much is taken in slices, so that nobody else waits for it. Loop thread.
+A large heartbeat waits for its turn and is taken in slices, so that nobody else waits for a crowd of them. Loop thread.
 """
 
 import asyncio
@@ -22,11 +22,15 @@ from firearrow.broker.tables.heartbeats import BYTES_MAX, ConsumerBeat, Heartbea
 from firearrow.broker.tables.subscriptions import Subscription
 from firearrow.broker.tables.topics import TopicRefused, TopicTable
 
-SLICE = 256
-"""Groups and subscriptions that are registered before the loop may do something else."""
+LARGE_BYTES = 16 << 10
+"""Heartbeats of more are taken one after the other: each may be tenths of a second of work."""
+SLICE_S = 0.002
+"""So long one is taken before the loop may do something else."""
+STEP = 64
+"""Subscriptions or producers between two looks at the clock."""
 
 Work = Generator[None, None, bool]
-"""Yields between slices; gives whether the client should send its subscriptions again."""
+"""Yields between steps; gives whether the client should send its subscriptions again."""
 
 
 class ClientsHandler:
@@ -46,6 +50,7 @@ class ClientsHandler:
         self._config = config
         self._clock = clock
         self._watched: set[Peer] = set()
+        self._turn = asyncio.Lock()
 
     def routes(self) -> Routes:
         return {
@@ -56,16 +61,11 @@ class ClientsHandler:
         }
 
     def heart_beat(self, request: RemotingCommand, peer: Peer) -> Answer:
-        try:
-            heartbeat = Heartbeat.read(request.body)
-        except ValueError as error:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error}") from None
         if peer.closed:
             return None  # nobody would take it off the table again
-        self._watch(peer)
-        work = self._register(heartbeat, request, peer)
-        if heartbeat.size > SLICE:
-            return self._in_slices(work, request, peer)
+        work = self._register(request, peer)
+        if len(request.body) > LARGE_BYTES:
+            return self._in_turn(work, request, peer)
         try:
             while True:
                 next(work)
@@ -130,19 +130,26 @@ class ClientsHandler:
                     RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext, oneway=True)
                 )
 
-    async def _in_slices(self, work: Work, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        try:
-            while not peer.closed:
-                next(work)
-                await asyncio.sleep(0)
-        except StopIteration as done:
-            return _alive(request, done.value)
+    async def _in_turn(self, work: Work, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            try:
+                while not peer.closed:
+                    until = loop.time() + SLICE_S
+                    while loop.time() < until:
+                        next(work)
+                    await asyncio.sleep(0)
+            except StopIteration as done:
+                return _alive(request, done.value)
         return None
 
-    def _register(self, heartbeat: Heartbeat, request: RemotingCommand, peer: Peer) -> Work:
+    def _register(self, request: RemotingCommand, peer: Peer) -> Work:
         changed_since = False
         now = self._clock.monotonic_ms()
         try:
+            heartbeat = Heartbeat.read(request.body)
+            self._watch(peer)
+            yield
             for beat in heartbeat.consumers:
                 if beat.consume_type == "CONSUME_ACTIVELY" and self._config.options.reject_pull_consumers:
                     continue
@@ -154,7 +161,7 @@ class ClientsHandler:
             for n, producer in enumerate(heartbeat.producers, 1):
                 member = Member(heartbeat.client_id, peer, request.language, request.version, now)
                 self._clients.note_producer(producer, member)
-                if n % SLICE == 0:
+                if n % STEP == 0:
                     yield
         except (ValueError, TopicRefused, ClientsFull) as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error}") from None
@@ -170,7 +177,7 @@ class ClientsHandler:
             subscriptions.append(subscription)
             topic = self._topics.get(subscription.topic)
             ordered |= topic is not None and topic.order
-            if n % SLICE == 0:
+            if n % STEP == 0:
                 yield
         yield
         unit = names.UNIT_SUB_FLAG if beat.unit_mode else 0
@@ -196,7 +203,7 @@ class ClientsHandler:
         for n, subscription in enumerate(subscriptions, 1):
             topics.add(subscription.topic)
             changed |= self._clients.subscribe(group, subscription)
-            if n % SLICE == 0:
+            if n % STEP == 0:
                 yield
         return self._clients.unsubscribe_others(group, topics) or changed
 

@@ -134,13 +134,16 @@ class NotificationHandler:
 
     def _held(self, request: RemotingCommand, peer: Peer, question: Question, final: bool) -> bool | None:
         """True if the request waits now, False if there is no room for it, None if it may not wait."""
-        deadline_ms = question.born_ms + min(question.poll_ms, POLL_MS_MAX)
+        born_ms = question.born_ms
+        deadline_ms = born_ms + min(question.poll_ms, POLL_MS_MAX)
         if final or question.poll_ms <= 0 or deadline_ms <= self._clock.now_ms():
             return None
 
         def again(last: bool) -> None:
             try:
-                answer = self._answer(request, peer, question.born_ms, last)
+                answer = self._answer(
+                    request, peer, born_ms, last
+                )  # not the question: its tags are not counted
             except Refusal as refusal:
                 answer = request.answer(refusal.code, refusal.remark, refusal.ext)
             except Exception as error:  # whatever happens, this peer gets an answer and the others their news

@@ -32,6 +32,9 @@ HOLD_MS_MAX = 600_000
 ENTRIES_CHECKED = 800
 """News of a queue is searched for a wanted tag in so many entries; behind more, the pull runs to move on."""
 
+TAG_BYTES = 128
+"""Of a tag that a held pull waits for: its hash, and its place in a set that is half empty."""
+
 CODES_MAX = 16
 """Tags that a plain pull may name; more are looked at by the complete way."""
 
@@ -309,7 +312,7 @@ class PullHandler:
             deadline_ms,
             wants,
             lambda: self.again(request, peer),
-            lightened(request),
+            lightened(request) + TAG_BYTES * len(selection.tags or ()),
         )
         return self._holds.add(held)
 

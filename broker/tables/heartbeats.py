@@ -49,11 +49,6 @@ class Heartbeat:
     fingerprint: int
     without_sub: bool
 
-    @property
-    def size(self) -> int:
-        """Things to register."""
-        return len(self.producers) + sum(1 + len(beat.raw_subscriptions) for beat in self.consumers)
-
     @staticmethod
     def read(body: bytes) -> "Heartbeat":
         """ValueError names the member that is wrong."""
