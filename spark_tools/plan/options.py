@@ -170,7 +170,7 @@ class SourceOptions:
         "Bytes of one part, about, as `128m`.",
         shown="`128m`",
     )
-    batch_rows: int = option("batchRows", values.whole(1, ROWS_MAX), 4096, "Rows of one Arrow batch at most.")
+    batch_rows: int = option("batchRows", values.whole(1, ROWS_MAX), 2048, "Rows of one Arrow batch at most.")
     batch_bytes: int = option(
         "batchBytes",
         values.size(1 << 16, 256 << 20),

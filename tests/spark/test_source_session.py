@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from firearrow.spark_tools import read_where, register
+from firearrow.spark_tools import read_where, register, scan
+from firearrow.spark_tools.errors import OptionWrong, TopicMissing
 from tests.spark.stores import TOPICS, Golden, KnownStore
 
 if TYPE_CHECKING:
@@ -108,6 +109,30 @@ def test_read_where_is_a_load_for_one_condition(spark: "SparkSession", store: Kn
     frame = read_where(spark, "queueId = 3 AND tags = 'shipped'", path=str(store.root), topic="Orders")
     assert frame.count() == sum(each.tags == "shipped" for each in store.in_queue("Orders", 3))
     assert frame.rdd.getNumPartitions() == 1
+
+
+def test_a_scan_is_the_same_table(
+    spark: "SparkSession", store: KnownStore, load: "Callable[..., DataFrame]"
+) -> None:
+    whole, loaded = scan(spark, path=str(store.root)), load()
+    assert whole.schema == loaded.schema
+    order = ["topic", "queueId", "queueOffset"]
+    assert whole.orderBy(order).collect() == loaded.orderBy(order).collect()
+
+
+def test_a_scan_takes_the_options_of_the_format(spark: "SparkSession", store: KnownStore) -> None:
+    frame = scan(spark, path=str(store.root), topic="Orders", columns="queueOffset,body", MINPARTITIONS="4")
+    assert frame.columns == ["queueOffset", "body"]
+    assert frame.rdd.getNumPartitions() >= 4
+    assert frame.where("queueOffset = 0").count() == len({each.queue.queue_id for each in store.of("Orders")})
+    assert scan(spark, path=str(store.root), topic="Orders", tags="none").count() == 0
+
+
+def test_a_scan_refuses_at_once(spark: "SparkSession", store: KnownStore) -> None:
+    with pytest.raises(OptionWrong, match="columns"):
+        scan(spark, path=str(store.root), columns="nothing")
+    with pytest.raises(TopicMissing, match="NoSuch"):
+        scan(spark, path=str(store.root), topic="NoSuch")
 
 
 def test_narrowing_without_push_down_is_refused_by_spark(
