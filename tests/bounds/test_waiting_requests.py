@@ -9,11 +9,16 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import dispatch
 from firearrow.broker.clock import ManualClock
+from firearrow.broker.config import Config
 from firearrow.broker.dispatch import Dispatch
+from firearrow.broker.filters.selection import Selection
+from firearrow.broker.handlers.pull import TAG_BYTES, Pull, PullHandler
 from firearrow.broker.life.pop import holds as pop_holds
 from firearrow.broker.life.pop.holds import HeldPop, PopHolds
+from firearrow.broker.options import Options
 from firearrow.broker.peer import Peer
 from tests.broker.peers import RecordedPeer
+from tests.process.requests import pull_ext
 
 
 def worked_on(count: int, body: bytes = b"") -> list[int]:
@@ -85,3 +90,25 @@ def test_bytes_of_held_pops(monkeypatch: pytest.MonkeyPatch, over: int) -> None:
         return fits
 
     assert asyncio.run(run()) is not bool(over)
+
+
+class Scales:
+    """In the place of Holds: takes what is held, and weighs it."""
+
+    weight = 0
+
+    def add(self, held: HeldCall) -> bool:
+        self.weight += held.weight
+        return True
+
+
+@pytest.mark.parametrize("tags", [0, 5000])
+def test_a_held_pull_weighs_what_it_waits_for(tags: int) -> None:
+    """The hashes of its tags are kept beside the request."""
+    handler = PullHandler.__new__(PullHandler)  # of which holding needs three things
+    scales = handler._holds = Scales()  # type: ignore[assignment]
+    handler._config, handler._clock = Config(Options()), ManualClock()
+    request = RemotingCommand(11, pull_ext("T"))
+    selection = Selection(frozenset(range(tags)) or None, None)
+    assert handler._hold(request, RecordedPeer(), Pull.of(request), selection)
+    assert scales.weight == lightened(request) + tags * TAG_BYTES
