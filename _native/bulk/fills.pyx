@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy, memset
 
 from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX, write_host
-from firearrow._native.bulk.pairs cimport Pair, value_of
+from firearrow._native.bulk.pairs cimport Pair, place_of
 from firearrow._native.store.layout cimport HOST_V4_BYTES
 from firearrow._native.store.record cimport RecordView, Text
 
@@ -104,14 +104,16 @@ cdef void choose(
     Pair *pairs, const int32_t *ends, Py_ssize_t count, const Text *name, Text *found, uint8_t *bits
 ) noexcept nogil:
     """The value of that name in each record; where there is none, nothing, and its bit is 0."""
-    cdef Py_ssize_t index
-    cdef Text *value
+    cdef Py_ssize_t index, place, likely = 0
+    cdef Pair *own
     memset(bits, 0, (count + 7) // 8)
     for index in range(count):
-        value = value_of(pairs + ends[index], ends[index + 1] - ends[index], name)
-        if value is NULL:
+        own = pairs + ends[index]
+        place = place_of(own, ends[index + 1] - ends[index], name, likely)
+        if place < 0:
             found[index].at = name.at
             found[index].length = 0
         else:
-            found[index] = value[0]
+            found[index] = own[place].value
             bits[index >> 3] |= 1 << (index & 7)
+            likely = place
