@@ -34,6 +34,7 @@ class Gates:
         self._puller = Puller(
             parts.store, holds, pulls.plain, pulls.again, parts.state.offsets, parts.stats, parts.clock
         )
+        parts.stats.source(self._sender.count)
         parts.stats.source(self._puller.count)
         self.lane: Lane = FastLane(self._sender, self._puller)
         self.sends: Lane = FastLane(self._sender, None)

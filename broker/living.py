@@ -64,6 +64,7 @@ class Living:
             parts.stats,
         )
         self._pops = Pops(parts, self._appender, filters, self._timing.is_behind)
+        self._awaited = self._delays.queues | self._timing.queues
         self._own = [*self._sends(parts), TransactionsHandler(self._transactions).routes()]
         self._periodic = Periodic(parts.loop)
         self._save_s = options.offsets_save_ms / 1000
@@ -167,10 +168,12 @@ class Living:
         return self._timing.info() | self._delays.info()
 
     def news(self, queues: set[tuple[str, int]]) -> None:
-        """These queues have messages that readers could not see before."""
-        self._delays.news(queues)
-        self._timing.news(queues)
-        self._pops.news(queues)
+        """These queues have messages that readers could not see before. Runs in every turn: most are of no concern."""
+        if not queues.isdisjoint(self._awaited):
+            self._delays.news(queues)
+            self._timing.news(queues)
+        if self._pops.waits:
+            self._pops.news(queues)
 
     def _restore(self, entry: Entry) -> None:
         restore = self._restorers.get(Kind(entry.kind))

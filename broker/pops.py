@@ -68,6 +68,11 @@ class Pops:
         self._notices.release_all()
         self._openings.stop()
 
+    @property
+    def waits(self) -> bool:
+        """Whether anybody waits for news."""
+        return len(self._holds) > 0 or len(self._notices) > 0
+
     def news(self, queues: set[tuple[str, int]]) -> None:
         """These queues have messages that readers could not see before."""
         self._holds.news(queues)

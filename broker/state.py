@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -65,7 +66,7 @@ class State:
             clock,
             version_step=options.offsets_version_step,
             changed=lambda _: saver.changed("offsets"),
-            noted=lambda *entry: journal.note(Kind.OFFSET, *entry),
+            noted=partial(journal.note, Kind.OFFSET),
             lights=options.lmq,
         )
         clients = ClientTable(

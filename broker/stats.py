@@ -135,6 +135,7 @@ class Stats:
 
     def sample(self, now_ms: int) -> None:
         """Every 10 s."""
+        self.gather()
         hourly, daily = self._samples % HOUR_EVERY == 0, self._samples % DAY_EVERY == 0
         for counter in self._counters.values():
             counter.minute = counter.kept(counter.minute, now_ms, MINUTE_SAMPLES)

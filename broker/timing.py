@@ -13,6 +13,7 @@ from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import recall_handle
+from firearrow.broker.life.timers.service import QUEUE as TIMER_QUEUE
 from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.messages import Message
 from firearrow.broker.parts import Parts
@@ -86,6 +87,11 @@ class Timing:
         """All that was put is written, and the files are saved. OSError."""
         if self._service is not None:
             self._service.close()
+
+    @property
+    def queues(self) -> frozenset[Queue]:
+        """Those whose news are for us."""
+        return frozenset({TIMER_QUEUE})
 
     def news(self, queues: set[Queue]) -> None:
         if self._service is not None:

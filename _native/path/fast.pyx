@@ -18,7 +18,6 @@ cdef class FastLane(Lane):
             return self.puller.take(front, frame, header)
         if header.code == SEND_MESSAGE:
             return self.sender.take(front, frame, header, True)
-        self.sender.settle()
         return NOT_MINE
 
     cdef int take_alike(self, Front front, const Frame *frame) except -1:

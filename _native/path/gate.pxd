@@ -27,8 +27,7 @@ cdef class Topic:
     cdef readonly bint sendable, multi_tags
     cdef list places                      # queue id → Place or None, as long as it has to be
     cdef int64_t forgotten                # the store's count when the places were found
-    cdef int64_t run                      # number of the run that touched it last, and what was put since it counted
-    cdef int64_t messages, bytes, requests
+    cdef int64_t messages, bytes, requests    # put since its sender told the statistics
 
     cdef Place place(self, MessageStore store, int32_t queue_id)
 

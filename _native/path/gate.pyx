@@ -33,7 +33,7 @@ cdef class Topic:
         self.sendable = sendable
         self.multi_tags = multi_tags
         self.places = []
-        self.forgotten = self.run = -1
+        self.forgotten = -1
 
     cdef Place place(self, MessageStore store, int32_t queue_id):
         """The queue, made if need be; the caller has checked its number."""

@@ -19,8 +19,8 @@ cdef class Run:
     cdef Writer answers
     cdef Parcel *parcels
     cdef Py_ssize_t count, room
-    cdef list topics, places
-    cdef object stats
+    cdef list places
+    cdef list counting                    # the sender's: topics with messages that no one was told of
     cdef bint closed
     cdef int64_t number
     cdef readonly int64_t end             # of the log, behind the last message
@@ -30,5 +30,4 @@ cdef class Run:
     cdef int begin(self, Front front, bint waits) except -1
     cdef int finish(self) except -1
     cdef int deliver(self, int which) except -1
-    cdef int settle(self) except -1
     cdef void drop(self) noexcept

@@ -7,7 +7,7 @@ class Run:
     @property
     def queues(self) -> list[tuple[str, int]]: ...
     def close(self) -> None:
-        """No more answers come to it; what was put is counted."""
+        """No more answers come to it."""
     def let_go(self) -> None: ...
     def let_go_early(self) -> None:
         """Those that do not wait for the disk."""

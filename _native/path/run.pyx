@@ -12,13 +12,13 @@ cdef enum Which:
 
 
 cdef class Run:
-    def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms, stats):
+    def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms, list counting not None):
         self.number = number
         self.now_ms = now_ms
         self.since_ms = since_ms
-        self.stats = stats
+        self.counting = counting
         self.answers = Writer()
-        self.topics, self.places = [], []
+        self.places = []
 
     def __dealloc__(self):
         self.drop()
@@ -38,9 +38,8 @@ cdef class Run:
         if place.run != self.number:
             place.run = self.number
             self.places.append(place)
-        if topic.run != self.number:
-            topic.run = self.number
-            self.topics.append(topic)
+        if topic.requests == 0:
+            self.counting.append(topic)
         topic.messages += messages
         topic.bytes += size
         topic.requests += 1
@@ -69,20 +68,10 @@ cdef class Run:
         self.parcels[self.count - 1].length = self.answers.size - self.parcels[self.count - 1].at
         return 0
 
-    cdef int settle(self) except -1:
-        """Count what was put."""
-        cdef Topic topic
-        for topic in self.topics:
-            if topic.requests > 0:
-                self.stats.put(topic.text, topic.messages, topic.bytes, topic.requests)
-                topic.messages = topic.bytes = topic.requests = 0
-        return 0
-
     # ---- what the turn does ----
 
     def close(self):
         self.closed = True
-        self.settle()
 
     @property
     def queues(self):

@@ -27,6 +27,7 @@ cdef class Sender:
     cdef int64_t from_ms                  # no sends are taken before
     cdef Receipt receipt
     cdef Run run
+    cdef list counting                    # topics with messages that the statistics do not know yet
     cdef int64_t runs
     cdef uint8_t *room
 
@@ -41,4 +42,3 @@ cdef class Sender:
     cdef Run open_run(self)
     cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1
     cdef bint fits(self, int64_t size) noexcept
-    cdef int settle(self) except -1

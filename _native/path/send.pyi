@@ -33,3 +33,5 @@ class Sender:
     def configure(self, added: bytes, marks: dict[str, str], from_ms: int) -> None:
         """`added`: properties that every message gets; `marks`: fields that every answer begins with; `from_ms`: no
         send is taken before."""
+    def count(self) -> None:
+        """Tell the statistics what was put since the last time."""

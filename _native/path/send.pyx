@@ -18,6 +18,7 @@ from firearrow._native.wire.json cimport Span
 from firearrow._native.store.places import PutRefused
 
 cdef enum:
+    COUNTED_AT_ONCE = 256                 # topics: telling the statistics of thousands would hold everybody up
     KEPT = 0x703                          # of a sender's sysFlag: compressed, multi tags, the kind of compression
     MULTI_TAGS = 0x2
 
@@ -34,6 +35,7 @@ cdef class Sender:
         self.stats = stats
         self.clock = clock
         self.next_id = next_id
+        self.counting = []
         self.host = host
         self.room = <uint8_t *> PyMem_Malloc(ROOM_BYTES)
         if self.room is NULL:
@@ -188,12 +190,18 @@ cdef class Sender:
         """The one that the turn holds last."""
         if self.run is None or self.run.closed:
             self.runs += 1
-            self.run = Run(self.runs, self.clock.now_ms(), self.clock.monotonic_ms(), self.stats)
+            self.run = Run(self.runs, self.clock.now_ms(), self.clock.monotonic_ms(), self.counting)
             self.turn.join(self.run)
+            if len(self.counting) >= COUNTED_AT_ONCE:
+                self.count()
         return self.run
 
-    cdef int settle(self) except -1:
-        """Count what was put so far: somebody may look."""
-        if self.run is not None and not self.run.closed:
-            self.run.settle()
-        return 0
+    # ---- statistics ----
+
+    def count(self):
+        """Tell what was put since the last time: somebody looks."""
+        cdef Topic topic
+        counting, self.counting[:] = self.counting[:], []
+        for topic in counting:
+            self.stats.put(topic.text, topic.messages, topic.bytes, topic.requests)
+            topic.messages = topic.bytes = topic.requests = 0

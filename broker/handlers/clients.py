@@ -136,6 +136,7 @@ class ClientsHandler:
             try:
                 while not peer.closed:
                     until = loop.time() + SLICE_S
+                    next(work)
                     while loop.time() < until:
                         next(work)
                     await asyncio.sleep(0)

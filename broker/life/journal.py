@@ -31,6 +31,8 @@ from firearrow._native.store.names import make_folder, sync_folder
 log = logging.getLogger("firearrow.journal")
 
 HEAD = struct.Struct(">IBHiqq")
+CHECKED = struct.Struct(">BHiqq")
+"""The head behind its CRC."""
 FILE_BYTES = 1 << 20
 CANCEL_BYTES = HEAD.size
 """Kept free at a file's end: a disk that is full must not keep us from voiding what was noted for it."""
@@ -318,7 +320,7 @@ def _zeros(path: Path) -> tuple[int, mmap.mmap]:
 
 
 def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytes:
-    entry = HEAD.pack(0, kind, len(text), number, value, end)[4:] + text
+    entry = CHECKED.pack(kind, len(text), number, value, end) + text
     return zlib.crc32(entry).to_bytes(4, "big") + entry
 
 

@@ -213,19 +213,24 @@ class ConsumerOffsets:
     def _set(
         self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0, note: bool = True
     ) -> None:
-        fault = queue_id_fault(queue_id)
-        if fault is not None:
-            raise OffsetRefused(fault)
-        queues = self._table.get(f"{topic}@{group}")
+        key = f"{topic}@{group}"
+        queues = self._table.get(key)
         if queues is None or queue_id not in queues:
-            if self._count >= self._queues_max:
-                raise OffsetRefused(f"offsets of {self._count} queues are kept, at most {self._queues_max}")
-            self._count += 1
-            queues = self._index(group, topic).setdefault(f"{topic}@{group}", {})
+            queues = self._begin(group, topic, queue_id)
         if queues.get(queue_id) != queue_offset:
             queues[queue_id] = queue_offset
             if note:
-                self._noted(f"{topic}@{group}", queue_id, queue_offset, end)
+                self._noted(key, queue_id, queue_offset, end)
+
+    def _begin(self, group: str, topic: str, queue_id: int) -> Offsets:
+        """Room for a queue's first offset. OffsetRefused."""
+        fault = queue_id_fault(queue_id)
+        if fault is not None:
+            raise OffsetRefused(fault)
+        if self._count >= self._queues_max:
+            raise OffsetRefused(f"offsets of {self._count} queues are kept, at most {self._queues_max}")
+        self._count += 1
+        return self._index(group, topic).setdefault(f"{topic}@{group}", {})
 
     def _index(self, group: str, topic: str) -> dict[str, Offsets]:
         self._topics.setdefault(group, set()).add(topic)

@@ -109,6 +109,7 @@ class Room:
         self.gate = Gate()
         self.gate.put("T", queues=2, sendable=True)
         self.sender = Sender(self.gate, self.store, self.turn, self.stats, self.clock, lambda _: "made", HOST)
+        self.stats.source(self.sender.count)
         self.sender.configure(b"CLUSTER\x01c\x02", {"MSG_REGION": "r"}, 0)
         self.lane = FastLane(self.sender, None)
 

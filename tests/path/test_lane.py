@@ -47,6 +47,7 @@ def test_plain_sends_are_taken(room: Room) -> None:
     assert line.answers() == [(n, 0) for n in range(10)]
     assert len(line.wire.writes) == 1
     assert room.news == [{("T", 0), ("T", 1)}]
+    room.stats.gather()
     assert (room.stats.put_times, room.store.max_offset("T", 0), room.store.max_offset("T", 1)) == (10, 5, 5)
 
 
@@ -70,6 +71,7 @@ def test_the_rest_is_left_and_nothing_is_counted(room: Room, frame: bytes) -> No
     line = Line(room)
     line.feed(frame)
     assert len(line.slow) == 1
+    room.stats.gather()
     assert room.stats.put_times == 0
 
 
@@ -239,3 +241,16 @@ def test_a_gate_that_changes_all_the_time_stays_small() -> None:
         gate.put(f"t{n}", queues=1, sendable=True)
         gate.drop(f"t{n}")
     assert (len(gate), "t19999" in gate) == (0, False)
+
+
+def test_many_topics_are_counted_while_they_come(room: Room) -> None:
+    """The statistics are told of some at a time: nobody waits until thousands are."""
+    for n in range(300):
+        room.gate.put(f"T{n}", queues=1, sendable=True, multi_tags=False)
+        line = Line(room)
+        line.feed(plain(n, topic=f"T{n}"))
+        room.loop.turn()
+    assert 256 <= room.stats.put_times < 300
+    room.stats.gather()
+    assert room.stats.put_times == 300
+    assert [room.stats.view("TOPIC_PUT_NUMS", f"T{n}") is not None for n in range(300)] == [True] * 300

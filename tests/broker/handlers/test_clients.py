@@ -7,7 +7,8 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.handlers.clients import SLICE
+from firearrow.broker.handlers import clients
+from firearrow.broker.handlers.clients import LARGE_BYTES, STEP
 from firearrow.broker.tables.topics import TopicConfig
 from tests.broker.handlers.room import Room
 from tests.broker.peers import RecordedPeer
@@ -238,7 +239,8 @@ def test_a_wrong_heartbeat_is_refused_by_the_field(body: bytes, field: str) -> N
     assert field in answer.remark
 
 
-def test_a_large_heartbeat_lets_others_run() -> None:
+def test_a_large_heartbeat_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "SLICE_S", 0)
     room, peer = Room(), RecordedPeer()
     count = 10_000
     request = RemotingCommand(34, {}, beat(consumer("G", *(f"T{n}" for n in range(count)))), opaque=1)
@@ -252,15 +254,41 @@ def test_a_large_heartbeat_lets_others_run() -> None:
             turns += 1
 
     asyncio.run(run())
-    assert turns >= count // SLICE
+    assert turns >= count // STEP
     online = room.table.consumer_group("G")
     assert online is not None
     assert len(online.subscriptions) == count
 
 
+def test_large_heartbeats_are_taken_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also their reading, which is not sliced; a small one does not wait for them."""
+    monkeypatch.setattr(clients, "SLICE_S", 0)
+    room, peers = Room(), [RecordedPeer() for _ in range(3)]
+    large = beat(consumer("G", *(f"T{n}" for n in range(1000))))
+    assert len(large) > LARGE_BYTES
+    most = 0
+
+    async def run() -> None:
+        nonlocal most
+        for peer in peers:
+            room.dispatch(RemotingCommand(34, {}, large, opaque=1), peer)
+        room.dispatch(RemotingCommand(34, {}, beat(consumer("H", "T")), opaque=1), small)
+        assert small.replies
+        while not peers[-1].replies:
+            await asyncio.sleep(0)
+            online = room.table.consumer_group("G")
+            begun = 0 if online is None else sum(peer in online.members for peer in peers)
+            most = max(most, begun - sum(bool(peer.replies) for peer in peers))
+
+    small = RecordedPeer()
+    asyncio.run(run())
+    assert most == 1
+    assert [len(peer.replies) for peer in peers] == [1, 1, 1]
+
+
 def test_a_large_heartbeat_of_a_closed_connection_registers_nothing() -> None:
     room, peer = Room(), RecordedPeer()
-    request = RemotingCommand(34, {}, beat(consumer("G", *(f"T{n}" for n in range(2 * SLICE)))), opaque=1)
+    request = RemotingCommand(34, {}, beat(consumer("G", *(f"T{n}" for n in range(1000)))), opaque=1)
 
     async def run() -> None:
         room.dispatch(request, peer)
