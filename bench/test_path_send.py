@@ -8,6 +8,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.frames import TOPIC, pull_frame, send_frame
+from firearrow._native.path.count import Count
 from firearrow._native.path.fast import FastLane
 from firearrow._native.path.gate import Gate
 from firearrow._native.path.holds import Holds
@@ -90,7 +91,9 @@ class Broker:
 
     monotonic_ms = now_ms
 
-    def put(self, topic: str, messages: int, size: int, requests: int = 1) -> None: ...
+    def counts(self, topic: str) -> tuple[Count, Count]:
+        return Count(), Count()
+
     def got(self, group: str, topic: str, messages: int, size: int, requests: int) -> None: ...
     def missed(self, requests: int) -> None: ...
     def pulls_of(self, group: str, topic: str) -> dict[int, int] | None:

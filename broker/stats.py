@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from firearrow._native.path.count import Count
+
 ITEMS_MAX = 100_000
 """Counters beyond this many keys are not made: a flood of names costs no memory."""
 
@@ -27,15 +29,13 @@ class Window(NamedTuple):
     avgpt: float
 
 
-class Counter:
+class Counter(Count):
     """Rings of samples are three numbers each (time ms, value, times), and made with the first sample: with very many
     topics they are most of what a topic costs."""
 
-    __slots__ = ("day", "hour", "minute", "times", "value")
+    __slots__ = ("day", "hour", "minute")
 
     def __init__(self) -> None:
-        self.value = 0
-        self.times = 0
         self.minute: array[int] | None = None
         self.hour: array[int] | None = None
         self.day: array[int] | None = None
@@ -90,11 +90,22 @@ class Stats:
 
     def put(self, topic: str, messages: int, size: int, requests: int = 1) -> None:
         """So many messages came with so many requests."""
-        self.put_times += messages
-        self.put_bytes += size
         self._add("TOPIC_PUT_NUMS", topic, messages, requests)
         self._add("TOPIC_PUT_SIZE", topic, size, requests)
+        self.put_all(messages, size, requests)
+
+    def put_all(self, messages: int, size: int, requests: int) -> None:
+        """As `put`, of topics that were counted where `counts` says."""
+        self.put_times += messages
+        self.put_bytes += size
         self._add("BROKER_PUT_NUMS", self.cluster_name, messages, requests)
+
+    def counts(self, topic: str) -> tuple[Count, Count]:
+        """Where the topic's messages and bytes are counted, until it is forgotten."""
+        return (
+            self._counter("TOPIC_PUT_NUMS", topic) or Count(),
+            self._counter("TOPIC_PUT_SIZE", topic) or Count(),
+        )
 
     def got(self, group: str, topic: str, messages: int, size: int, requests: int = 1) -> None:
         key = f"{topic}@{group}"
@@ -117,13 +128,16 @@ class Stats:
             bring()
 
     def _add(self, name: str, key: str, value: int, times: int) -> None:
+        counter = self._counter(name, key)
+        if counter is not None:
+            counter.value += value
+            counter.times += times
+
+    def _counter(self, name: str, key: str) -> Counter | None:
         counter = self._counters.get((name, key))
-        if counter is None:
-            if len(self._counters) >= ITEMS_MAX:
-                return
+        if counter is None and len(self._counters) < ITEMS_MAX:
             counter = self._counters[name, key] = Counter()
-        counter.value += value
-        counter.times += times
+        return counter
 
     def forget(self, topic: str) -> None:
         """The topic is deleted: so are its counters."""

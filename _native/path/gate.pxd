@@ -7,6 +7,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from firearrow._native.path.count cimport Count
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.store cimport MessageStore
 
@@ -27,7 +28,7 @@ cdef class Topic:
     cdef readonly bint sendable, multi_tags
     cdef list places                      # queue id → Place or None, as long as it has to be
     cdef int64_t forgotten                # the store's count when the places were found
-    cdef int64_t messages, bytes, requests    # put since its sender told the statistics
+    cdef Count messages, bytes            # put; None: not looked up yet
 
     cdef Place place(self, MessageStore store, int32_t queue_id)
 

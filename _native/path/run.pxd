@@ -6,7 +6,7 @@
 
 from libc.stdint cimport int64_t
 
-from firearrow._native.path.gate cimport Place, Topic
+from firearrow._native.path.gate cimport Place
 from firearrow._native.path.lane cimport Front
 from firearrow._native.wire.writer cimport Writer
 
@@ -20,13 +20,12 @@ cdef class Run:
     cdef Parcel *parcels
     cdef Py_ssize_t count, room
     cdef list places
-    cdef list counting                    # the sender's: topics with messages that no one was told of
     cdef bint closed
     cdef int64_t number
     cdef readonly int64_t end             # of the log, behind the last message
     cdef readonly int64_t now_ms, since_ms
 
-    cdef int note(self, Topic topic, Place place, int64_t messages, int64_t end, int64_t size) except -1
+    cdef int note(self, Place place, int64_t end) except -1
     cdef int begin(self, Front front, bint waits) except -1
     cdef int finish(self) except -1
     cdef int deliver(self, int which) except -1

@@ -12,11 +12,10 @@ cdef enum Which:
 
 
 cdef class Run:
-    def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms, list counting not None):
+    def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms):
         self.number = number
         self.now_ms = now_ms
         self.since_ms = since_ms
-        self.counting = counting
         self.answers = Writer()
         self.places = []
 
@@ -33,16 +32,11 @@ cdef class Run:
 
     # ---- what a sender does ----
 
-    cdef int note(self, Topic topic, Place place, int64_t messages, int64_t end, int64_t size) except -1:
-        """So many messages of one request were staged in the queue, up to `end` of the log."""
+    cdef int note(self, Place place, int64_t end) except -1:
+        """Messages were staged in the queue, up to `end` of the log."""
         if place.run != self.number:
             place.run = self.number
             self.places.append(place)
-        if topic.requests == 0:
-            self.counting.append(topic)
-        topic.messages += messages
-        topic.bytes += size
-        topic.requests += 1
         self.end = end
         return 0
 

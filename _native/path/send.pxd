@@ -27,7 +27,7 @@ cdef class Sender:
     cdef int64_t from_ms                  # no sends are taken before
     cdef Receipt receipt
     cdef Run run
-    cdef list counting                    # topics with messages that the statistics do not know yet
+    cdef int64_t messages, bytes, requests    # put since the statistics were told
     cdef int64_t runs
     cdef uint8_t *room
 
@@ -39,6 +39,7 @@ cdef class Sender:
     cdef int put_batch(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, const Completed *done) except -1
     cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t *places) except? -1
     cdef int answer(self, Front front, const Frame *frame, const SendFields *fields, const Completed *done, Place place, int64_t queue_offset, const int64_t *places, int count) except -1
+    cdef int note(self, Topic topic, Place place, int64_t messages, int64_t end, int64_t size) except -1
     cdef Run open_run(self)
     cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1
     cdef bint fits(self, int64_t size) noexcept

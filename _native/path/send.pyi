@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from firearrow._native.path.count import Count
 from firearrow._native.path.gate import Gate
 from firearrow._native.path.run import Run
 from firearrow._native.store.store import MessageStore
@@ -14,7 +15,8 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int: ...
 
 class Stats(Protocol):
-    def put(self, topic: str, messages: int, size: int, requests: int = ...) -> None: ...
+    def counts(self, topic: str) -> tuple[Count, Count]: ...
+    def put_all(self, messages: int, size: int, requests: int) -> None: ...
 
 class Sender:
     """Plain sends without a Python object for each."""
@@ -34,4 +36,4 @@ class Sender:
         """`added`: properties that every message gets; `marks`: fields that every answer begins with; `from_ms`: no
         send is taken before."""
     def count(self) -> None:
-        """Tell the statistics what was put since the last time."""
+        """Tell the statistics what was put to all topics since the last time."""

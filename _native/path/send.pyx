@@ -18,7 +18,6 @@ from firearrow._native.wire.json cimport Span
 from firearrow._native.store.places import PutRefused
 
 cdef enum:
-    COUNTED_AT_ONCE = 256                 # topics: telling the statistics of thousands would hold everybody up
     KEPT = 0x703                          # of a sender's sysFlag: compressed, multi tags, the kind of compression
     MULTI_TAGS = 0x2
 
@@ -35,7 +34,6 @@ cdef class Sender:
         self.stats = stats
         self.clock = clock
         self.next_id = next_id
-        self.counting = []
         self.host = host
         self.room = <uint8_t *> PyMem_Malloc(ROOM_BYTES)
         if self.room is NULL:
@@ -119,7 +117,7 @@ cdef class Sender:
             end = self.store.stage(message, place.queue, None)
         except PutRefused:
             return NOT_MINE
-        self.run.note(topic, place, 1, end, size)
+        self.note(topic, place, 1, end, size)
         self.answer(front, frame, fields, done, place, message.queue_offset, &message.physical_offset, 1)
         return TAKEN
 
@@ -142,7 +140,7 @@ cdef class Sender:
         end = self.stage_items(frame, place, message, places)
         if end < 0:
             return NOT_MINE
-        self.run.note(topic, place, count, end, end - places[0])
+        self.note(topic, place, count, end, end - places[0])
         self.answer(front, frame, fields, done, place, first, places, count)
         return TAKEN
 
@@ -190,18 +188,26 @@ cdef class Sender:
         """The one that the turn holds last."""
         if self.run is None or self.run.closed:
             self.runs += 1
-            self.run = Run(self.runs, self.clock.now_ms(), self.clock.monotonic_ms(), self.counting)
+            self.run = Run(self.runs, self.clock.now_ms(), self.clock.monotonic_ms())
             self.turn.join(self.run)
-            if len(self.counting) >= COUNTED_AT_ONCE:
-                self.count()
         return self.run
 
     # ---- statistics ----
 
+    cdef int note(self, Topic topic, Place place, int64_t messages, int64_t end, int64_t size) except -1:
+        """So many messages of one request were staged in the queue, up to `end` of the log."""
+        if topic.messages is None:
+            topic.messages, topic.bytes = self.stats.counts(topic.text)
+        topic.messages.value += messages
+        topic.messages.times += 1
+        topic.bytes.value += size
+        topic.bytes.times += 1
+        self.messages += messages
+        self.bytes += size
+        self.requests += 1
+        return self.run.note(place, end)
+
     def count(self):
-        """Tell what was put since the last time: somebody looks."""
-        cdef Topic topic
-        counting, self.counting[:] = self.counting[:], []
-        for topic in counting:
-            self.stats.put(topic.text, topic.messages, topic.bytes, topic.requests)
-            topic.messages = topic.bytes = topic.requests = 0
+        """Tell what was put to all topics since the last time: somebody looks."""
+        self.stats.put_all(self.messages, self.bytes, self.requests)
+        self.messages = self.bytes = self.requests = 0

@@ -137,7 +137,7 @@ cdef class Dispatch:
         try:
             if self.index is not None:
                 self.take_hashes(topic, properties)
-                self.index.make_room(self.hashes_count)
+                self.index.make_room(self.hashes_count, self.hashes + before, self.hashes_count - before)
             if queue is not None:
                 queue.promise()
         except BaseException:

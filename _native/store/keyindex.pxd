@@ -29,5 +29,5 @@ cdef class KeyIndex:
     cdef bint dirty, named                 # a file holds what is not synced; the folder does
     cdef bint lost_keys                    # a file was removed that told nothing of its content
 
-    cdef int make_room(self, int64_t entries) except -1
+    cdef int make_room(self, int64_t entries, const int32_t *hashes, Py_ssize_t count) except -1
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1

@@ -21,6 +21,13 @@ cdef enum:
     AT_COUNT = 36
 
 
+cdef extern from *:
+    """
+    #define fa_prefetch(at) __builtin_prefetch(at, 1)
+    """
+    void fa_prefetch(const void *at) noexcept nogil
+
+
 cdef class IndexFile:
     """One file. Numbers of entries start at 1; a fresh file's count of 0 reads as 1."""
 
@@ -220,12 +227,17 @@ cdef class KeyIndex:
             file.file.close()
         self.files = []
 
-    cdef int make_room(self, int64_t entries) except -1:
-        """Disk blocks and memory for so many entries from now on, in the file that is filled and in the next one. OSError."""
+    cdef int make_room(self, int64_t entries, const int32_t *hashes, Py_ssize_t count) except -1:
+        """Disk blocks and memory for so many entries from now on, in the file that is filled and in the next one; the
+        slots of these hashes, which are all over the file, are called from memory before they are wanted. OSError."""
         cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None
-        cdef int64_t left = file.entries_max - file.count() if file is not None else 0
-        if file is not None and left > 0:
-            file.reserve(file.count() + min(entries, left))
+        cdef int64_t used = file.count() if file is not None else 0
+        cdef int64_t left = file.entries_max - used if file is not None else 0
+        cdef Py_ssize_t n
+        if left > 0:
+            file.reserve(used + min(entries, left))
+            for n in range(count):
+                fa_prefetch(file.slot(hashes[n]))
         if entries > left:
             if self.spare is None:
                 self.spare = <IndexFile> self.make_file(file)

@@ -1,10 +1,11 @@
 /* The least that a server can do, as a floor to be measured against: never part of what is measured as ours.
  *
- *   floor append FILE MIB      each turn: read all ready sockets, one pwrite of what came, one send for each socket
+ *   floor append FILE MIB      each turn: read all ready sockets, one pwrite of what came, one send for each socket;
+ *                              behind MIB the next file, FILE.1 and so on: new blocks and pages, as any log needs
  *   floor pull FILE MIB BYTES PIECES     answers each frame with BYTES of the mapped file, gathered from PIECES places
  *
  * Looks at the length word of a frame and at nothing else; answers say "code":0. One thread, one epoll; prints its port,
- * ends with its standard input. The file is written in a circle, its blocks were written before.
+ * ends with its standard input. What is pulled was written before.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -39,12 +40,23 @@ static void open_file(const char *path)
 {
     file = open(path, O_RDWR | O_CREAT, 0644);
     if (file < 0) fail(path);
+    if (!pieces) return;
     unsigned char *block = calloc(1, 1 << 20);
     for (long at = lseek(file, 0, SEEK_END); at < file_bytes; at += 1 << 20)
         if (pwrite(file, block, 1 << 20, at) < 0) fail("pwrite");
     free(block);
     mapped = mmap(NULL, file_bytes, PROT_READ, MAP_SHARED, file, 0);
     if (mapped == MAP_FAILED) fail("mmap");
+}
+
+static void next_file(const char *path)
+{
+    static int number;
+    char name[4096];
+    snprintf(name, sizeof name, "%s.%d", path, ++number);
+    close(file);
+    open_file(name);
+    place = 0;
 }
 
 static void make_answer(void)
@@ -166,7 +178,7 @@ int main(int count, char **words)
             }
         }
         if (staged) {
-            if (place + (long) staged > file_bytes) place = 0;
+            if (place + (long) staged > file_bytes) next_file(words[2]);
             if (pwrite(file, staging, staged, place) < 0) fail("pwrite");
             place += staged;
         }

@@ -149,7 +149,7 @@ cdef class Parts:
     def index_put(self, int64_t times):
         """Keys whose hashes spread over the slots."""
         cdef int64_t n
-        self.index.make_room(times)
+        self.index.make_room(times, NULL, 0)
         for n in range(times):
             self.index.put(<int32_t> (n * 2654435761 & 0x7FFFFFFF), n, 1700000000000)
 
