@@ -50,7 +50,7 @@ from firearrow.broker.opening import close_store, open_store, tell_strays, unusa
 from firearrow.broker.options import Options
 from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Address, Routes
-from firearrow.broker.process import seconds_since_start, stop_on_signals
+from firearrow.broker.process import begin, seconds_since_start
 from firearrow.broker.server import Server
 from firearrow.broker.services.adoption import adopt
 from firearrow.broker.services.flusher import Flusher
@@ -89,7 +89,7 @@ class App:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
         try:
             await self._start()
-            stop_on_signals(self._loop, self._stopping)
+            begin(self._loop, self._stopping)
             print(self._ready(), flush=True)
             await self._stopping.wait()
         finally:

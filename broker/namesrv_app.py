@@ -7,7 +7,7 @@ from firearrow.broker.clock import SystemClock
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.peer import Address
-from firearrow.broker.process import seconds_since_start, stop_on_signals
+from firearrow.broker.process import begin, seconds_since_start
 from firearrow.broker.server import Server
 from firearrow.broker.services.saver import Saver
 from firearrow.broker.tables.files import ConfigFile
@@ -36,7 +36,7 @@ class NameServerApp:
         try:
             host, port = await server.listen(*self._listen, Dispatch(naming.handlers()))
             naming.start(self._loop)
-            stop_on_signals(self._loop, stopping)
+            begin(self._loop, stopping)
             print(f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s", flush=True)
             await stopping.wait()
         finally:

@@ -1,4 +1,4 @@
-"""What a process of ours does as a process: stop on signals, know its age. Loop thread."""
+"""What a process of ours does as a process: stop on signals, know its age, give memory back. Loop thread."""
 
 import asyncio
 import os
@@ -6,9 +6,18 @@ import signal
 import time
 from pathlib import Path
 
+from firearrow._native import heap
 
-def stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    """Set `stopping` on the first SIGTERM or SIGINT; the second one ends the process at once."""
+KEPT_BYTES = 64 << 20
+BUFFER_BYTES = 1 << 20
+"""Buffers of connections and segments from here on are mapped apart: among smaller ones that stay, what a crowd of huge
+frames took would never come back, and half as much more would be taken for the next."""
+
+
+def begin(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+    """Set `stopping` on the first SIGTERM or SIGINT; the second one ends the process at once. What is freed in large
+    pieces goes back to the system."""
+    heap.keep(KEPT_BYTES, blocks_below=BUFFER_BYTES)
 
     def heard(number: int) -> None:
         if stopping.is_set():
