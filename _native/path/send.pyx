@@ -209,5 +209,6 @@ cdef class Sender:
 
     def count(self):
         """Tell what was put to all topics since the last time: somebody looks."""
-        self.stats.put_all(self.messages, self.bytes, self.requests)
-        self.messages = self.bytes = self.requests = 0
+        if self.requests > 0:
+            self.stats.put_all(self.messages, self.bytes, self.requests)
+            self.messages = self.bytes = self.requests = 0

@@ -139,11 +139,9 @@ class NotificationHandler:
         if final or question.poll_ms <= 0 or deadline_ms <= self._clock.now_ms():
             return None
 
-        def again(last: bool) -> None:
+        def again(last: bool) -> None:  # keeps the request, not the question, whose tags nobody counts
             try:
-                answer = self._answer(
-                    request, peer, born_ms, last
-                )  # not the question: its tags are not counted
+                answer = self._answer(request, peer, born_ms, last)
             except Refusal as refusal:
                 answer = request.answer(refusal.code, refusal.remark, refusal.ext)
             except Exception as error:  # whatever happens, this peer gets an answer and the others their news
