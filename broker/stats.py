@@ -101,7 +101,7 @@ class Stats:
         self._add("BROKER_PUT_NUMS", self.cluster_name, messages, requests)
 
     def counts(self, topic: str) -> tuple[Count, Count]:
-        """Where the topic's messages and bytes are counted, until it is forgotten."""
+        """Where the topic's messages and bytes are counted, until it is forgotten; beyond ITEMS_MAX nobody looks."""
         return (
             self._counter("TOPIC_PUT_NUMS", topic) or Count(),
             self._counter("TOPIC_PUT_SIZE", topic) or Count(),
