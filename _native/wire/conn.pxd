@@ -2,7 +2,8 @@
 #
 # Ownership: bytes are received into one window that all connections of a thread share; what is left of a partial frame
 # after a read is copied to the connection's own `rest`, whose room grows with what has really come, never with what a
-# length word claims. Commands own what they hold, so nothing points into the window when a call returns.
+# length word claims; but a room that lies ready on the shelf is taken. Commands own what they hold, so nothing points
+# into window or rest when a call returns.
 #
 # Order: a read gives every whole frame to `received`, at most FRAMES_A_TURN of them, then lets the others have their
 # turn; answers gather in `answers` and leave as one write. While the peer does not read what it is sent
@@ -18,6 +19,7 @@ from firearrow._native.wire.budget cimport Budget
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.leftover cimport Leftover
 from firearrow._native.wire.plug cimport Plug
+from firearrow._native.wire.shelf cimport Shelf
 
 cdef long long nanoseconds() noexcept nogil
 
@@ -29,6 +31,7 @@ cdef class Conn:
     cdef list answers
     cdef Py_ssize_t answer_bytes
     cdef bytearray window
+    cdef Shelf shelf
     cdef bytearray rest
     cdef Py_ssize_t rest_bytes
     cdef Py_ssize_t frame_bytes_max
@@ -54,6 +57,9 @@ cdef class Conn:
     cdef int take(self, const Frame *frame) except -1
     cdef bint choked(self) noexcept
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1
+    cdef int widen(self) except -1
+    cdef int move(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t room) except -1
+    cdef int leave_rest(self) except -1
     cdef Py_ssize_t deliver(self, const uint8_t *at, Py_ssize_t available) except -1
     cdef int balance(self, bint more) except -1
     cdef int account(self) except -1

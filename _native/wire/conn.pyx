@@ -2,12 +2,14 @@
 
 import threading
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from libc.string cimport memcpy, memmove
 
 from firearrow._native.wire.command cimport command_of
+from firearrow._native.wire.cursor cimport read_i32
 from firearrow._native.wire.frame cimport FRAME_PARTIAL, Frame, frame_fault, next_frame
 from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_A_TURN
+from firearrow._native.wire.shelf cimport Shelf
 
 from firearrow._native.wire.command import WireError
 
@@ -51,6 +53,13 @@ cdef bytearray window_here():
     return window
 
 
+cdef Shelf shelf_here():
+    shelf = getattr(OF_THREAD, "shelf", None)
+    if shelf is None:
+        shelf = OF_THREAD.shelf = Shelf()
+    return shelf
+
+
 cdef long long nanoseconds() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
@@ -63,6 +72,7 @@ cdef class Conn:
     ):
         self.loop = self.plans = loop
         self.window = window_here()
+        self.shelf = shelf_here()
         self.leftover = leftover_of(loop)
         self.reads_always = reads_always
         self.budget = budget
@@ -182,10 +192,9 @@ cdef class Conn:
         """Where the next bytes go, and for how many there is room; `arrived` must follow before anything else."""
         cdef bytearray held = self.window
         if self.rest_bytes >= SMALL_REST:
+            if self.rest_bytes == len(self.rest):
+                self.widen()
             held = self.rest
-            if self.rest_bytes == len(held):
-                PyByteArray_Resize(held, len(held) + max(min(len(held), self.frame_bytes_max - len(held)), SMALL_REST))
-                self.account()
         room[0] = len(held) - self.rest_bytes
         return <uint8_t *> PyByteArray_AS_STRING(held) + self.rest_bytes
 
@@ -254,19 +263,39 @@ cdef class Conn:
 
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1:
         """Copy what is left of a partial frame to the connection's own room."""
-        cdef char *own
         if length > len(self.rest):
-            grown = bytearray(max(length, 2 * len(self.rest)) if length >= SMALL_REST else length)
-            memcpy(PyByteArray_AS_STRING(grown), at, length)
-            self.rest = grown
+            self.move(at, length, length if length < SMALL_REST else max(length, 2 * len(self.rest)))
+        elif length > 0:
+            memmove(PyByteArray_AS_STRING(self.rest), at, length)
+        elif len(self.rest) > 0:
+            self.leave_rest()
+            self.rest = bytearray()
             self.account()
-        else:
-            own = PyByteArray_AS_STRING(self.rest)
-            memmove(own, at, length)
-            if length == 0 and len(self.rest) > 0:
-                self.rest = bytearray()
-                self.account()
         self.rest_bytes = length
+        return 0
+
+    cdef int widen(self) except -1:
+        """The room is full: as much again, or as much as the frame in it still needs if that is less."""
+        cdef const uint8_t *at = <const uint8_t *> PyByteArray_AS_STRING(self.rest)
+        cdef Py_ssize_t missing = 4 + <Py_ssize_t> read_i32(at) - self.rest_bytes
+        return self.move(at, self.rest_bytes, self.rest_bytes + max(min(missing, self.rest_bytes), SMALL_REST))
+
+    cdef int move(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t room) except -1:
+        """To a room of so many bytes, or a larger one that lies ready: as large as the frame if there is one."""
+        cdef bytearray larger = None
+        if room >= SMALL_REST:
+            larger = self.shelf.take(max(room, 4 + <Py_ssize_t> read_i32(at)))
+        if larger is None:
+            larger = PyByteArray_FromStringAndSize(NULL, room)
+        memcpy(PyByteArray_AS_STRING(larger), at, length)
+        self.leave_rest()
+        self.rest = larger
+        self.account()
+        return 0
+
+    cdef int leave_rest(self) except -1:
+        if len(self.rest) >= SMALL_REST:
+            self.shelf.give(self.rest)
         return 0
 
     cdef int account(self) except -1:
