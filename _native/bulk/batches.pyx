@@ -69,6 +69,7 @@ cdef Py_ssize_t room_for(Spans spans, Py_ssize_t first, Py_ssize_t stop, const P
     cdef Py_ssize_t room = 0
     cdef Py_ssize_t index
     for index in range(first, stop):
+        spans.ahead(index)
         if spans.view(index, &view) != RECORD_OK:
             break
         room += item_bytes_max(plan, &view)
