@@ -58,6 +58,8 @@ class Run:
     part: float
     profile: dict[str, Any]
     """See bench.profile."""
+    spark: tuple[dict[str, Any], ...]
+    """Rows and ratios, as bench.spark_bench tells them."""
 
     @property
     def whole(self) -> bool:
@@ -105,11 +107,12 @@ def read(path: Path = RESULTS) -> list[Run]:
 
 def _run(line: dict[str, Any]) -> Run:
     machine = line["machine"] if isinstance(line["machine"], dict) else {"system": line["machine"]}
-    kind = line.get("kind", "clients" if "clients" in line else "early")
-    rows = tuple(_told(row) if kind == "compare" else _early(row) for row in line.get("rows", ()))
+    kind = line.get("kind") or line.get("bench") or ("clients" if "clients" in line else "early")
+    told = tuple(line.get("rows", ()))
+    rows = () if kind == "spark" else tuple(_told(row) if kind == "compare" else _early(row) for row in told)
     return Run(
         line["at"], line["commit"], machine, kind, rows, line.get("micro", {}), line.get("ready_s", {}),
-        line.get("part", 1), line.get("profile", {}),
+        line.get("part", 1), line.get("profile", {}), told if kind == "spark" else (),
     )  # fmt: skip
 
 

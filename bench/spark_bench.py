@@ -8,9 +8,7 @@ seconds and in CPU seconds of JVM and Python workers together, which are steadie
 import argparse
 import contextlib
 import io
-import json
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -24,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench import load, spark_store
 from bench.processes import Sampler, cpu_s
-from bench.results import RESULTS, commit
+from bench.results import append
 from firearrow._native.bulk.batches import Edits, batch_body
 from firearrow._native.bulk.spans import Spans
 from firearrow._native.wire.codes import RequestCode
@@ -48,7 +46,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }
-READ_BYTES = 8 << 20
+READ_BYTES = 4 << 20
 NATIVE_BATCHES = 32
 NATIVE_BATCH_BYTES = 1 << 20
 
@@ -295,9 +293,7 @@ def main() -> None:
     for row in rows:
         print("  ".join(f"{name}: {value}" for name, value in row.items()))
     if given.record:
-        line = {"at": int(time.time()), "commit": commit(), "machine": platform.platform(), "bench": "spark"}
-        with RESULTS.open("a") as results:
-            results.write(json.dumps(line | {"master": MASTER, "rows": rows}) + "\n")
+        append("spark", master=MASTER, rows=rows)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ class Job:
     module: str
     """In firearrow.spark_tools.jobs; has the Typer program `cli`."""
     line: str
+    jvm: str = submit.BULK_JVM
 
     @property
     def file(self) -> Path:
@@ -36,7 +37,7 @@ JOBS = {
     "redrive": Job("redrive", "Send dead letters back to the topics they came from."),
     "export": Job("export", "Write messages to Parquet files."),
     "import": Job("import_", "Send messages from Parquet files."),
-    "copy": Job("copy_", "Copy topics between clusters, continuously."),
+    "copy": Job("copy_", "Copy topics between clusters, continuously.", jvm=""),
     "audit": Job("audit", "Check stores in bulk: records, queues, index; count what is in them."),
 }
 PACK_LINE = "Make the archive that carries FireArrow to executors which lack it."
@@ -113,7 +114,7 @@ def _submit(job: Job, name: str, spark: Sequence[str], arguments: Sequence[str])
     ended = parsed(import_module(f"firearrow.spark_tools.jobs.{job.module}").cli, name, arguments, run=False)
     if ended is not None:
         return ended
-    submit.submit(job.file, spark, arguments)
+    submit.submit(job.file, spark, arguments, jvm=job.jvm)
     raise AssertionError("the process was replaced")
 
 

@@ -16,7 +16,8 @@ from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
 from firearrow.spark_tools.origin import Origin, Reader
 from firearrow.spark_tools.parquet import Layout, ParquetPart
 
-READ_BYTES = 8 << 20
+READ_BYTES = 2 << 20
+"""It is gone through once for each column, and should not leave a core's caches meanwhile."""
 BATCH_BYTES = 8 << 20
 BATCH_RECORDS = 65536
 BUNDLE_BYTES = 128 << 20

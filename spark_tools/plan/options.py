@@ -174,9 +174,9 @@ class SourceOptions:
     batch_bytes: int = option(
         "batchBytes",
         values.size(1 << 16, 256 << 20),
-        4 << 20,
+        2 << 20,
         "Log bytes of one Arrow batch, about.",
-        shown="`4m`",
+        shown="`2m`",
     )
     # how much at a time
     trigger_messages: int = option(

@@ -13,14 +13,16 @@ from firearrow.spark_tools.commands import JOBS, main
 
 FIREARROW = [sys.executable, "-c", "from firearrow.broker.cli import main; main()", "spark"]
 
+Submitted = tuple[Path, tuple[str, ...], list[str], str]
+
 
 @pytest.fixture
-def submitted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, tuple[str, ...], list[str]]]:
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Submitted]:
     """What would have been run."""
-    found: list[tuple[Path, tuple[str, ...], list[str]]] = []
+    found: list[Submitted] = []
 
-    def take(job: Path, spark: tuple[str, ...], arguments: list[str]) -> None:
-        found.append((job, spark, arguments))
+    def take(job: Path, spark: tuple[str, ...], arguments: list[str], *, jvm: str) -> None:
+        found.append((job, spark, arguments, jvm))
         raise SystemExit(0)
 
     monkeypatch.setattr(submit, "submit", take)
@@ -67,7 +69,7 @@ def test_an_unknown_option_before_the_name_is_one_sentence(capsys: pytest.Captur
 
 
 def test_a_wrong_option_is_told_before_anything_is_submitted(
-    submitted: list[tuple[Path, tuple[str, ...], list[str]]], capsys: pytest.CaptureFixture[str]
+    submitted: list[Submitted], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", "--pathh", "store"]) == 2
     assert "--pathh" in capsys.readouterr().err
@@ -75,7 +77,7 @@ def test_a_wrong_option_is_told_before_anything_is_submitted(
 
 
 def test_a_job_is_submitted_with_its_file_and_arguments(
-    submitted: list[tuple[Path, tuple[str, ...], list[str]]],
+    submitted: list[Submitted],
 ) -> None:
     with pytest.raises(SystemExit):
         main(
@@ -92,7 +94,8 @@ def test_a_job_is_submitted_with_its_file_and_arguments(
                 "--unordered",
             ]
         )
-    job, spark, arguments = submitted[0]
+    job, spark, arguments, jvm = submitted[0]
+    assert jvm == submit.BULK_JVM
     assert job == Path(commands.__file__).parent / "jobs" / "replay.py"
     assert tuple(spark) == ("--master", "local[2]", "--driver-memory", "2g")
     assert arguments == ["--path", "a", "--path", "b", "--unordered"]

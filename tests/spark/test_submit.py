@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from firearrow.spark_tools import submit
-from firearrow.spark_tools.submit import CannotSubmit, check_java, command, environment, spark_home, split
+from firearrow.spark_tools.commands import JOBS
+from firearrow.spark_tools.submit import (
+    BULK_JVM,
+    CannotSubmit,
+    check_java,
+    command,
+    environment,
+    spark_home,
+    split,
+)  # fmt: skip
 
 
 def java(folder: Path, told: str, code: int = 0) -> str:
@@ -60,6 +69,14 @@ def test_workers_have_this_interpreter_and_a_safe_path() -> None:
     assert made["PYTHONSAFEPATH"] == "1"
     assert made["SPARK_HOME"] == "/spark"
     assert made["PATH"] == "/bin"
+
+
+def test_the_jvm_of_bulk_jobs_compiles_once_and_that_of_a_stream_twice() -> None:
+    bulk = environment({}, Path("/spark"), (), jvm=JOBS["replay"].jvm)["SPARK_SUBMIT_OPTS"]
+    assert (
+        bulk
+        == environment({}, Path("/spark"), (), jvm=JOBS["copy"].jvm)["SPARK_SUBMIT_OPTS"] + f" {BULK_JVM}"
+    )
 
 
 def test_what_the_user_has_set_stays() -> None:
