@@ -17,6 +17,11 @@ class StoreCleaning(StoreReading):
     def let_go_segment(self, *, modified_before_ms: int) -> Segment | None:
         """Take the oldest segment out of the log if its file was not written to since; the caller discards it, before
         the next one. None: it is too young, or the active one, or not on the disk."""
+    def discard_segment(self, segment: Segment, *, reuse: bool) -> None:
+        """Delete a segment that was let go, for good; with `reuse` the log's next file is made of it, if it can be.
+        Another thread may call it. OSError: it may still stand; to be called again."""
+    def drop_spare(self) -> None:
+        """Delete the file that waits to be the log's next; the thread of `discard_segment`. OSError."""
     def clean_queues(self) -> int:
         """Delete queue files and index files that point only below the log's start; how many. For stores at rest."""
     def drop_segments(

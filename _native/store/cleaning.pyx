@@ -7,6 +7,8 @@ from libc.stdint cimport int64_t
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.reading cimport StoreReading
 
+from firearrow._native.store.sole import discard
+
 
 cdef class StoreCleaning(StoreReading):
     @property
@@ -35,10 +37,18 @@ cdef class StoreCleaning(StoreReading):
             return None
         return self.log.let_go_first()
 
+    def discard_segment(self, segment, *, bint reuse):
+        if reuse:
+            self.log.spare.make(segment)
+        discard(segment)
+
+    def drop_spare(self):
+        self.log.spare.drop()
+
     def clean_queues(self):
         count = sum(self.clean_queue(topic, number)[1] for topic, number in self.queues())
         for file in self.let_go_index_files():
-            file.discard(True)
+            discard(file)
             count += 1
         return count
 
@@ -47,7 +57,7 @@ cdef class StoreCleaning(StoreReading):
         dropped = 0
         self.flush_queues()
         while dropped < at_most and (segment := self.let_go_segment(modified_before_ms=before)) is not None:
-            segment.discard(True)
+            self.discard_segment(segment, reuse=not force)
             dropped += 1
         if dropped:
             self.clean_queues()

@@ -5,6 +5,9 @@
 # a file, and `drop_staged` forgets it all. A record that does not leave RECORD_END_BYTES free in its segment goes to
 # the next one, and a blank record fills the old one.
 #
+# A log that is synced often (`zeros_ahead`) has zeros written behind its end, so that most syncs meet blocks that are there:
+# bringing a new block's place to the disk takes longer than its bytes. They go with the sync that was asked for anyway.
+#
 # Positions: min_offset <= confirmed <= written <= staged. `flushed` is what fdatasync is known to cover.
 # Owner: store. Thread: the appender's; `sync` may run in others.
 
@@ -22,6 +25,7 @@ cdef class CommitLog:
     cdef readonly bint readonly
     cdef list segments
     cdef object making                    # held while a segment's file is made
+    cdef readonly object spare            # of a log that is written
     cdef Syncs *syncs
     cdef uint8_t *staging
     cdef int64_t staging_room
@@ -29,6 +33,8 @@ cdef class CommitLog:
     cdef int64_t staging_base             # physical offset of the first staged byte
     cdef readonly int64_t written
     cdef readonly int64_t flushed
+    cdef int64_t zeros_ahead              # how many bytes of zeros are written at once behind the end; 0: none
+    cdef int64_t zeroed                   # there are zeros up to here
     cdef public int64_t trusted           # records below were not checked since they were written: readers check their CRC
     cdef public int64_t refused           # entries met that do not agree with the record they point to
     cdef public int64_t size_max          # of one record
@@ -51,6 +57,3 @@ cdef class CommitLog:
     cdef int release_flushed(self) except -1
     cdef int take_back(self, int64_t failed_at) except -1
     cdef int cut(self, int64_t physical_offset) except -1
-
-
-cdef int zero_tail(Segment segment, int64_t position) except -1

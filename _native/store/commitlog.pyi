@@ -5,12 +5,14 @@ from types import TracebackType
 from firearrow._native.store.mending import Mending
 from firearrow._native.store.record import Record
 from firearrow._native.store.segment import Segment
+from firearrow._native.store.spare import Spare
 
 class CommitLog:
     """The log of all messages: segments in order. All offsets are physical: bytes from the log's beginning."""
 
     folder: str
     segment_bytes: int
+    spare: Spare
     readonly: bool
     written: int
     flushed: int

@@ -10,7 +10,7 @@ from libc.string cimport memset
 from firearrow._native.store.bytes cimport put_i32
 from firearrow._native.store.layout cimport MAGIC_BLANK, RECORD_END_BYTES
 from firearrow._native.store.record cimport RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of
-from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.segment cimport Segment, zero_tail
 from firearrow._native.store.syncs cimport Syncs, drop_syncs, new_syncs, sync_through
 
 from firearrow._native.store.faults import StoreDamaged
@@ -18,9 +18,10 @@ from firearrow._native.store.names import make_folder, sync_folder
 from firearrow._native.store.rolled import (
     file_name, foreign_size, is_of_another_size, mended_files, named_files, rolled_files,
 )
+from firearrow._native.store.spare import Spare
 
 cdef enum:
-    STAGING_KEPT = 1 << 20                # a staging buffer that grew larger is given back after its turn
+    STAGING_KEPT = 1 << 23                # a staging buffer that grew larger is given back after its turn; new pages cost much
 
 
 cdef bytes blank(int64_t left):
@@ -48,11 +49,11 @@ cdef class CommitLog:
     # ---- opening ----
 
     @staticmethod
-    def open(folder, int64_t segment_bytes, mending not None):
+    def open(folder, int64_t segment_bytes, mending not None, str root not None):
         """Open for appending, mended; positions are set by recovery. OSError, StoreForeign, StoreDamaged."""
         cdef CommitLog log = CommitLog(folder, segment_bytes)
-        cdef Segment segment
         make_folder(log.folder)
+        log.spare = Spare(root, segment_bytes)
         found = named_files(log.folder)
         if is_of_another_size(found, segment_bytes):
             raise foreign_size(found[0][1], segment_bytes, "mappedFileSizeCommitLog")
@@ -221,6 +222,9 @@ cdef class CommitLog:
                 self.take_back(at)
                 raise OSError(-status, os.strerror(-status), segment.path)
             done += piece
+            if self.zeros_ahead and at + piece > self.zeroed:
+                with nogil:
+                    self.zeroed = segment.base + segment.lay_zeros(at + piece - segment.base, self.zeros_ahead)
         if self.staging_bytes:
             self.written = self.staging_base + self.staging_bytes
         self.drop_staged()
@@ -239,12 +243,14 @@ cdef class CommitLog:
         return segment
 
     cdef int make_segment(self, int64_t base) except -1:
-        """Make the file that starts at `base`, unless the other thread just did; its size and name are on the disk. OSError."""
+        """Make the file that starts at `base`, of the spare if there is one, unless the other thread just did; its size and
+        name are on the disk. OSError."""
         cdef Segment segment
         with self.making:
             if self.segments and base != self.ends:
                 return 0
             segment = Segment(self.folder, base, self.segment_bytes)
+            segment.fd = self.spare.take(segment.path)
             segment.open_file(True, True)
             try:
                 os.fsync(segment.fd)
@@ -371,30 +377,9 @@ cdef class CommitLog:
         return os.stat((<Segment> self.segments[0]).path).st_mtime_ns // 1_000_000
 
     def drop_unused(self):
-        """Delete files behind the end, made ahead and never written."""
+        """Delete files behind the end, made ahead and never written, and the spare."""
         while self.segments and (<Segment> self.segments[-1]).base > self.written:
             segment = self.segments.pop()
             segment.close()
             os.unlink(segment.path)
-
-
-cdef int zero_tail(Segment segment, int64_t position) except -1:
-    """Zero what is not zero behind a position; holes of a sparse file stay holes."""
-    cdef bytes zeros = bytes(65536)
-    cdef int64_t data, hole, piece
-    cdef int status
-    while position < segment.size:
-        try:
-            data = os.lseek(segment.fd, position, os.SEEK_DATA)
-        except OSError:
-            return 0
-        hole = min(os.lseek(segment.fd, data, os.SEEK_HOLE), segment.size)
-        position = data
-        while position < hole:
-            piece = min(hole - position, <int64_t> 65536)
-            if os.pread(segment.fd, piece, position) != zeros[:piece]:
-                status = segment.write_at(position, <const uint8_t *> <char *> zeros, piece)
-                if status < 0:
-                    raise OSError(-status, os.strerror(-status), segment.path)
-            position += piece
-    return 0
+        self.spare.drop()

@@ -1,7 +1,9 @@
 from firearrow._native.store.store import MessageStore
 
+ZEROS_AHEAD_BYTES: int
+
 class GroupCommit:
-    """A thread that syncs the log whenever it is asked to."""
+    """A thread that syncs the log whenever it is asked to; the log lays out zeros ahead from now on."""
 
     def __init__(self, store: MessageStore) -> None:
         """OSError: the process has no descriptor left."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from firearrow._native.store.abreast import abreast
 from firearrow._native.store.mending import Mending
+from firearrow._native.store.spare import NAME as SPARE
 
 MARK = "unsynced"
 LOCK = "lock"
@@ -51,8 +52,9 @@ def _sync(path: str) -> None:
 
 
 def _paths(root: str, log_folder: str) -> list[str]:
-    """Each file of the store; not its lock, which would be given up when it is closed."""
-    return sorted({*_files(root), *_files(log_folder)} - {os.path.join(root, LOCK)})
+    """Each file of the store; not its lock, which would be given up when it is closed, nor the spare, which is no
+    part of it yet."""
+    return sorted({*_files(root), *_files(log_folder)} - {os.path.join(root, name) for name in (LOCK, SPARE)})
 
 
 def _opened(root: str, log_folder: str) -> Iterator[int]:

@@ -1,4 +1,4 @@
-# One mapped file: the only place that knows mmap, pwrite, fdatasync and posix_fallocate.
+# One mapped file: the only place that knows mmap, pwrite, fdatasync and fallocate.
 #
 # A file has its full size from the beginning (sparse, as Apache makes it). Log segments are written with pwrite and read
 # through a read-only shared mapping; the page cache makes both views one, and a full disk is an errno. Queue and index
@@ -35,6 +35,7 @@ cdef class Segment:
     cdef int write_at(self, int64_t position, const uint8_t *data, int64_t length) noexcept nogil
     cdef int read_at(self, int64_t position, uint8_t *to, int64_t length) noexcept nogil
     cdef int reserve(self, int64_t until, int64_t step_max) noexcept nogil
+    cdef int64_t lay_zeros(self, int64_t position, int64_t length) noexcept nogil
     cdef int allocate(self, int64_t until) noexcept nogil
     cdef int open_for_writing(self) noexcept nogil
     cdef int sync_data(self) noexcept nogil
@@ -42,3 +43,6 @@ cdef class Segment:
     cdef void release_fd(self) noexcept
     cdef void unmap(self) noexcept
     cdef int sync_closed(self) noexcept
+
+
+cdef int zero_tail(Segment segment, int64_t position) except -1

@@ -10,7 +10,11 @@ class Segment:
         """Delete a file that its owner let go of; any thread. OSError: it still stands."""
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+def zero_range(fd: int, begin: int, length: int) -> None:
+    """Make a part of a file zeros without writing them; its blocks stay. OSError: not every file system can."""
+
 def fail_next(call: str, error: int, *, after: int = 0, partial_bytes: int = 0) -> None:
-    """For tests: the system call ("pwrite", "sync", "reserve", "create") fails with `error` after `after` good ones."""
+    """For tests: the system call ("pwrite", "sync", "reserve", "create", "zero") fails with `error` after `after` good
+    ones."""
 
 def heal() -> None: ...

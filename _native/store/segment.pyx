@@ -11,6 +11,15 @@ from posix.unistd cimport close as c_close, fdatasync, ftruncate, pread, pwrite
 
 from firearrow._native.store.rolled import file_name
 
+cdef extern from *:
+    """
+    #include <fcntl.h>
+    #include <linux/falloc.h>
+    """
+    int fallocate(int fd, int mode, off_t at, off_t length) nogil
+    enum: ZERO_RANGE "FALLOC_FL_ZERO_RANGE"
+    enum: KEEP_SIZE "FALLOC_FL_KEEP_SIZE"
+
 cdef enum:
     PAGE_BYTES = 4096
 
@@ -19,6 +28,7 @@ cdef enum Call:                       # where tests let a system call fail
     CALL_SYNC = 1
     CALL_RESERVE = 2
     CALL_CREATE = 3
+    CALL_ZERO = 4
 
 cdef enum:
     ZEROS_BYTES = 65536
@@ -35,7 +45,7 @@ def fail_next(str call not None, int error, *, long long after=0, long long part
     """For tests: let the system call fail with `error` after `after` good ones, until `heal`; a pwrite may write a part first."""
     global fault_call, fault_errno, fault_after, fault_bytes
     fault_errno, fault_after, fault_bytes = error, after, partial_bytes
-    fault_call = ("pwrite", "sync", "reserve", "create").index(call)
+    fault_call = ("pwrite", "sync", "reserve", "create", "zero").index(call)
 
 
 def heal():
@@ -69,6 +79,17 @@ cdef int write_fully(int fd, int64_t position, const uint8_t *data, int64_t leng
         position += wrote
         length -= wrote
     return 0
+
+
+def zero_range(int fd, int64_t begin, int64_t length):
+    """Make a part of a file zeros without writing them; its blocks stay. OSError: not every file system can."""
+    cdef int error = injected(CALL_ZERO)
+    with nogil:
+        while error == 0 and fallocate(fd, ZERO_RANGE | KEEP_SIZE, <off_t> begin, <off_t> length) != 0:
+            if errno != EINTR:
+                error = errno
+    if error != 0:
+        raise OSError(error, os.strerror(error))
 
 
 cdef int sync_path(const char *path) noexcept nogil:
@@ -276,6 +297,17 @@ cdef class Segment:
             self.fd = -1
         return status
 
+    cdef int64_t lay_zeros(self, int64_t position, int64_t length) noexcept nogil:
+        """Write so many zeros and more, to the end of a page; where they end. What the disk refuses is left out."""
+        cdef int64_t end = min(position + length + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size)
+        cdef int64_t piece
+        while position < end:
+            piece = min(end - position, <int64_t> ZEROS_BYTES)
+            if write_fully(self.fd, position, ZEROS, piece) < 0:
+                break
+            position += piece
+        return position
+
     cdef int allocate(self, int64_t until) noexcept nogil:
         """Disk blocks for a new file's first bytes without writing them: for what is filled at random. The file is open."""
         cdef int error = injected(CALL_RESERVE)
@@ -318,3 +350,25 @@ cdef class Segment:
         if self.fd >= 0:
             c_close(self.fd)
             self.fd = -1
+
+
+cdef int zero_tail(Segment segment, int64_t position) except -1:
+    """Zero what is not zero behind a position; holes of a sparse file stay holes."""
+    cdef bytes zeros = bytes(65536)
+    cdef int64_t data, hole, piece
+    cdef int status
+    while position < segment.size:
+        try:
+            data = os.lseek(segment.fd, position, os.SEEK_DATA)
+        except OSError:
+            return 0
+        hole = min(os.lseek(segment.fd, data, os.SEEK_HOLE), segment.size)
+        position = data
+        while position < hole:
+            piece = min(hole - position, <int64_t> 65536)
+            if os.pread(segment.fd, piece, position) != zeros[:piece]:
+                status = segment.write_at(position, <const uint8_t *> <char *> zeros, piece)
+                if status < 0:
+                    raise OSError(-status, os.strerror(-status), segment.path)
+            position += piece
+    return 0

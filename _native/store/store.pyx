@@ -104,7 +104,7 @@ cdef class MessageStore(StoreCleaning):
             if pagecache.is_marked(self.root):
                 pagecache.forget(self.root, log_folder, mending)
             drop_half_made(self.folder.path("consumequeue"), self.folder.path("index"))
-        self.log = Log.open(log_folder, segment_bytes, mending)
+        self.log = Log.open(log_folder, segment_bytes, mending, self.root)
         if index_enabled:
             self.index = Index.open(self.folder.path("index"), slots, entries, mending)
         self.dispatch = Dispatch(self.folder.path("consumequeue"), queue_file_bytes, self.index, levels, lmq)

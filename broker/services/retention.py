@@ -1,5 +1,6 @@
 """Retention: the log's oldest segments go, queues and index follow (Apache's CleanCommitLogService and
 CleanConsumeQueueService). Deletes nothing that is not expired unless the disk is nearly full, never the active segment.
+One of a round may become the log's next file instead, unless the disk's room is wanted.
 
 The log's start moves first; then each queue's, in slices, and readers that wait there are told. Loop thread; the file
 system is asked, and files are deleted, in a thread of its own.
@@ -8,6 +9,7 @@ system is asked, and files are deleted, in a thread of its own.
 import asyncio
 import contextlib
 import datetime
+import functools
 import logging
 import os
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from firearrow._native.store.names import sync_folder
 from firearrow._native.store.segment import Segment
+from firearrow._native.store.sole import discard
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
@@ -105,6 +108,8 @@ class Retention:
         try:
             if await self._is_rid() and (manual or level or self._is_hour()):
                 await self._delete_segments(level)
+            if level:  # its room is wanted
+                await self._loop.run_in_executor(self._thread, self._store.drop_spare)
         finally:
             if self._store.min_physical > self._cleaned_below:
                 await self._clean()
@@ -145,15 +150,16 @@ class Retention:
             if segment is None:
                 break
             count += 1
-            await self._delete(segment)
+            await self._delete(segment, reuse=not level)
         if count:
             log.info("%d segments deleted, the log begins at %d", count, self._store.min_physical)
         elif level:
             log.warning("the disk fills up (%s), and no segment of the log may be deleted", self.use)
 
-    async def _delete(self, segment: Segment) -> None:
+    async def _delete(self, segment: Segment, *, reuse: bool = False) -> None:
         self._standing, self._standing_since_ms = segment, self._clock.monotonic_ms()
-        await self._loop.run_in_executor(self._thread, segment.discard, True)
+        delete = functools.partial(self._store.discard_segment, segment, reuse=reuse)
+        await self._loop.run_in_executor(self._thread, delete)
         self._standing = None
 
     async def _is_rid(self) -> bool:
@@ -177,7 +183,7 @@ class Retention:
             except OSError as error:  # the others need not wait for it
                 failed = error
         for file in self._store.let_go_index_files():
-            await self._loop.run_in_executor(self._thread, file.discard, True)
+            await self._loop.run_in_executor(self._thread, discard, file)
         if failed is not None:
             raise failed
         self._cleaned_below = begin

@@ -9,13 +9,14 @@ import shutil
 from pathlib import Path
 
 from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.spare import NAME as SPARE
 from firearrow.broker.life.journal import HEAD, entries_of
 from firearrow.broker.upkeep.copying import copy_file
 from firearrow.broker.upkeep.manifest import NAME, Stamp, stamp_of
 
 TRIES = 50
 FOLDERS = ("config", "timerlog", "journal")
-APART = frozenset(("commitlog", "consumequeue", "index", "lock", NAME, *FOLDERS))
+APART = frozenset(("commitlog", "consumequeue", "index", "lock", SPARE, NAME, *FOLDERS))
 HOT = frozenset(("timercheck", "timermetrics"))
 """Written in place all the time, and whole at every moment."""
 

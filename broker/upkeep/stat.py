@@ -10,12 +10,15 @@ from typing import Any
 
 from firearrow._native.audit.auditing import StoreSeen
 from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.spare import NAME as SPARE
 from firearrow.broker.upkeep.dump import checkpoint_row, time_text
 from firearrow.broker.upkeep.offsets import read_object
 from firearrow.broker.upkeep.shape import Shape
 from firearrow.broker.upkeep.verify import Checks, verify
 
-PARTS = ("commitlog", "consumequeue", "index", "config", "timerlog", "timerwheel", "journal", "checkpoint")
+PARTS = (
+    "commitlog", SPARE, "consumequeue", "index", "config", "timerlog", "timerwheel", "journal", "checkpoint",
+)  # fmt: skip
 VERSIONS = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 Row = dict[str, Any]
 

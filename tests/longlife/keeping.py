@@ -56,6 +56,18 @@ class Keeping:
     def segments(self) -> list[int]:
         return sorted(int(path.name) for path in (self.folder / "commitlog").iterdir())
 
+    def path(self, at: int) -> Path:
+        return self.folder / "commitlog" / f"{at:020d}"
+
+    def inode(self, at: int) -> int:
+        return self.path(at).stat().st_ino
+
+    @property
+    def spare(self) -> bytes | None:
+        """What the file holds that waits to be a segment."""
+        path = self.folder / "spare"
+        return path.read_bytes() if path.exists() else None
+
     def queue_files(self, queue_id: int = 0, topic: str = "T") -> list[int]:
         folder = self.folder / "consumequeue" / topic / str(queue_id)
         return sorted(int(path.name) for path in folder.iterdir())

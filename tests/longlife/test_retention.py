@@ -15,7 +15,7 @@ from firearrow.broker.disk_space import DiskUse
 from firearrow.broker.options import Options
 from firearrow.broker.services.retention import HOUR_MS
 from tests.longlife.keeping import Keeping
-from tests.store.stores import open_store, put, read, split
+from tests.store.stores import needs_zeroing, open_store, put, read, split
 
 
 def test_expired_segments_go_in_the_hour(tmp_path: Path) -> None:
@@ -183,6 +183,69 @@ def test_what_is_not_on_the_disk_does_not_go(tmp_path: Path) -> None:
     assert room.segments() == before[4:]
 
 
+# ---- segments that are written to again ----
+
+
+def test_one_expired_segment_of_a_round_is_kept_for_the_log(tmp_path: Path) -> None:
+    needs_zeroing(tmp_path)
+    room = Keeping(tmp_path / "store", hour=4, delete_files_max=2)
+    room.fill()
+    room.age(73 * HOUR_MS)
+    before = {at: room.inode(at) for at in room.segments()}
+    room.rounds()
+    assert room.segments() == [*before][2:]
+    assert room.spare == bytes(4096)
+    room.rounds()
+    assert room.segments() == [*before][4:], "one is enough"
+    room.fill(20)
+    new = [at for at in room.segments() if at not in before]
+    assert [room.inode(at) for at in new].count(before[0]) == 1
+    assert room.spare is None
+    records = read(room.store)
+    assert [record.queue_offset for record in records] == list(range(records[0].queue_offset, 60))
+
+
+def test_whoever_reads_an_expired_segment_reads_on(tmp_path: Path) -> None:
+    needs_zeroing(tmp_path)
+    room = Keeping(tmp_path / "store", hour=4)
+    room.fill()
+    room.age(73 * HOUR_MS)
+    first, second = (room.path(at) for at in room.segments()[:2])
+    before = first.read_bytes()
+    number = second.stat().st_ino
+    with first.open("rb") as file:
+        outside = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    room.rounds()
+    assert outside[:] == before
+    assert (room.folder / "spare").stat().st_ino == number, "the next one nobody reads"
+
+
+@pytest.mark.parametrize("share", [0.76, 0.86, 0.91])
+def test_on_a_disk_that_fills_up_all_goes(tmp_path: Path, share: float) -> None:
+    needs_zeroing(tmp_path)
+    room = Keeping(tmp_path / "store", hour=4, delete_files_max=2)
+    room.fill()
+    room.age(73 * HOUR_MS)
+    before = room.segments()
+    room.rounds()
+    assert room.spare is not None
+    room.use = DiskUse(share, 0.2, 0.2)
+    room.rounds()
+    assert room.spare is None
+    assert room.segments() == before[4:]
+
+
+def test_a_stop_leaves_no_file_that_waits(tmp_path: Path) -> None:
+    needs_zeroing(tmp_path)
+    room = Keeping(tmp_path / "store", hour=4)
+    room.fill()
+    room.age(73 * HOUR_MS)
+    room.rounds()
+    assert room.spare is not None
+    room.store.close()
+    assert room.spare is None
+
+
 # ---- the disk ----
 
 
@@ -249,15 +312,16 @@ def test_ratios_beyond_apaches_bounds_are_taken_for_the_bounds(tmp_path: Path) -
 def test_a_segment_that_cannot_be_deleted_is_tried_again_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = Keeping(tmp_path, hour=4, redelete_interval_ms=0)
+    room = Keeping(tmp_path, redelete_interval_ms=0)
     room.fill()
     room.age(73 * HOUR_MS)
+    room.use = DiskUse(0.76, 0.2, 0.2)
     before = room.segments()
     unlink, tries = os.unlink, 0
 
     def failing(path: str) -> None:
         nonlocal tries
-        tries += 1
+        tries += Path(path).name == f"{before[0]:020d}"
         if tries < 3 and Path(path).name == f"{before[0]:020d}":
             raise PermissionError(errno.EPERM, "not permitted", path)
         unlink(path)

@@ -1,11 +1,15 @@
 """Small stores to test with: files so small that a few messages roll them, and one way to put a message."""
 
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.places import Placed
 from firearrow._native.store.record import Record, decode
+from firearrow._native.store.segment import zero_range
 from firearrow._native.store.store import MessageStore
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
@@ -22,6 +26,20 @@ def open_store(root: Path, **options: Any) -> MessageStore:  # noqa: ANN401
         "index_entries": 20,
     }
     return MessageStore.open(root, **{**small, **options})
+
+
+def needs_zeroing(folder: Path) -> None:
+    """Skips where files cannot be made zeros in place (in memory)."""
+    path = folder / "tried"
+    path.write_bytes(bytes(SEGMENT_BYTES))
+    file = os.open(path, os.O_RDWR)
+    try:
+        zero_range(file, 0, SEGMENT_BYTES)
+    except OSError as error:
+        pytest.skip(f"this file system does not zero ranges: {error}")
+    finally:
+        os.close(file)
+        path.unlink()
 
 
 def properties_of(**values: str) -> bytes:

@@ -1,19 +1,21 @@
 """GroupCommit: what is asked for is on the disk when it is heard of, in as few syncs as may be; an error is the end."""
 
 import errno
+import os
 import select
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.groupcommit import GroupCommit
+from firearrow._native.store.groupcommit import ZEROS_AHEAD_BYTES, GroupCommit
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import MessageStore
 from tests.store.stores import SEGMENT_BYTES, open_store, put
 
 WAIT_S = 20
+PAGE_BYTES = 4096
 
 
 @contextmanager
@@ -106,3 +108,38 @@ def test_a_stop_ends_a_thread_that_nobody_asked(store: MessageStore) -> None:
     with committing(store):
         pass
     GroupCommit(store).stop()
+
+
+def laid_out(path: Path) -> int:
+    """Bytes of a file's beginning that have blocks."""
+    with path.open("rb") as file:
+        return os.lseek(file.fileno(), 0, os.SEEK_HOLE)
+
+
+@pytest.mark.parametrize("often", [True, False])
+def test_zeros_lie_behind_the_end_of_a_log_that_is_synced_often(tmp_path: Path, often: bool) -> None:
+    """And of no other. They are used up before there are more, stay in their segment, and are no part of the log."""
+    large = 8 * ZEROS_AHEAD_BYTES
+    with closing(open_store(tmp_path, segment_bytes=large)) as store:
+        if often:
+            GroupCommit(store)
+        log = tmp_path / "commitlog" / "0".zfill(20)
+        seen = []
+        for _ in range(40):
+            put(store, bytes(ZEROS_AHEAD_BYTES // 16))
+            store.write()
+            seen.append(laid_out(log))
+            assert (
+                store.written
+                <= seen[-1]
+                <= store.written + (ZEROS_AHEAD_BYTES + PAGE_BYTES) * often + PAGE_BYTES
+            )
+        assert len(set(seen)) < 5 if often else len(set(seen)) > 30
+        while store.written < large - ZEROS_AHEAD_BYTES // 8:
+            put(store, bytes(ZEROS_AHEAD_BYTES // 16))
+            store.write()
+        assert log.stat().st_size == large
+        written = store.written
+    assert not any(log.read_bytes()[written:])
+    with closing(open_store(tmp_path, segment_bytes=large)) as store:
+        assert store.written == written

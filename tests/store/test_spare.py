@@ -1,0 +1,324 @@
+"""The spare: an expired segment is zeroed and used again, or deleted where anybody else may still want its bytes."""
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from firearrow._native.store import sole as module
+from firearrow._native.store.segment import Segment, fail_next, heal
+from firearrow._native.store.sole import discard, sole
+from firearrow._native.store.spare import Spare
+from tests.store.stores import SEGMENT_BYTES, needs_zeroing
+
+OLD = b"old " * (SEGMENT_BYTES // 4)
+NEXT = f"{SEGMENT_BYTES:020d}"
+
+HOLDER = f"""
+import mmap, sys
+from firearrow._native.store.segment import Segment
+path, how = sys.argv[1:]
+folder, _, name = path.rpartition("/")
+if how == "mapped":
+    held = memoryview(Segment(folder, 0, {SEGMENT_BYTES}, name))
+    read = lambda: bytes(held)
+else:
+    held = open(path, "rb")
+    read = lambda: (held.seek(0), held.read())[1]
+read()
+print("held", flush=True)
+sys.stdin.readline()
+sys.stdout.buffer.write(read())
+"""
+
+
+@pytest.fixture(autouse=True)
+def healed() -> Iterator[None]:
+    yield
+    heal()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder for stores."""
+    needs_zeroing(tmp_path)
+    root = tmp_path / "store"
+    (root / "commitlog").mkdir(parents=True)
+    return root
+
+
+def segment_of(root: Path) -> Segment:
+    """One that its owner let go of."""
+    (root / "commitlog" / f"{0:020d}").write_bytes(OLD)
+    return Segment(str(root / "commitlog"), 0, SEGMENT_BYTES)
+
+
+def taken(spare: Spare, root: Path) -> Path | None:
+    path = root / "commitlog" / NEXT
+    file = spare.take(str(path))
+    if file < 0:
+        return None
+    os.close(file)
+    return path
+
+
+def names(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+class Holder:
+    """Another process that has the file, `mapped` or `open`."""
+
+    def __init__(self, path: Path, how: str) -> None:
+        asked = [sys.executable, "-c", HOLDER, str(path), how]
+        self._process = subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._out.readline() == b"held\n"
+
+    @property
+    def _out(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def read(self) -> bytes:
+        """All of it as it sees it now; then it ends."""
+        return self._process.communicate(b"\n", timeout=30)[0]
+
+
+class Overlay:
+    """A folder for stores, laid over another one. Skips where it cannot be mounted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._at = folder / "laid"
+
+    def __enter__(self) -> Path:
+        for name in ("under", "over", "work", "laid"):
+            (self._folder / name).mkdir()
+        under, over, work = (self._folder / name for name in ("under", "over", "work"))
+        options = f"lowerdir={under},upperdir={over},workdir={work}"
+        asked = ["mount", "-t", "overlay", "none", "-o", options, str(self._at)]
+        if os.geteuid() != 0 or subprocess.run(asked, capture_output=True, check=False).returncode != 0:
+            pytest.skip("needs root to lay a file system over another")
+        (self._at / "commitlog").mkdir()
+        return self._at
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["umount", "-l", str(self._at)], check=True)
+
+
+def test_an_old_segment_becomes_the_next_all_zeros(root: Path) -> None:
+    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    number = os.stat(segment.path).st_ino
+    spare.make(segment)
+    assert (spare.offered, names(root)) == (True, {"spare"})
+    assert (root / "spare").read_bytes() == bytes(SEGMENT_BYTES)
+    path = taken(spare, root)
+    assert path is not None
+    assert (path.stat().st_ino, path.read_bytes()) == (number, bytes(SEGMENT_BYTES))
+    assert (spare.offered, names(root)) == (False, {f"commitlog/{NEXT}"})
+    assert taken(spare, root) is None
+
+
+def test_it_is_zeroed_in_pieces(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIECE_BYTES", 1000)
+    spare = Spare(str(root), SEGMENT_BYTES)
+    spare.make(segment_of(root))
+    assert (root / "spare").read_bytes() == bytes(SEGMENT_BYTES)
+
+
+def test_one_is_enough(root: Path) -> None:
+    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    spare.make(segment)
+    second = segment_of(root)
+    spare.make(second)
+    assert names(root) == {"spare", f"commitlog/{0:020d}"}
+    discard(second)
+    assert names(root) == {"spare"}
+
+
+@pytest.mark.parametrize("how", ["mapped", "open"])
+def test_what_another_process_has_is_deleted_and_it_reads_on(root: Path, how: str) -> None:
+    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    holder = Holder(Path(segment.path), how)
+    spare.make(segment)
+    discard(segment)
+    assert (spare.offered, names(root)) == (False, set())
+    assert holder.read() == OLD
+
+
+@pytest.mark.parametrize("how", ["mapped", "open"])
+def test_what_is_deleted_is_cut_for_nobody_who_has_it(root: Path, how: str) -> None:
+    segment = segment_of(root)
+    holder = Holder(Path(segment.path), how)
+    discard(segment)
+    assert names(root) == set()
+    assert holder.read() == OLD
+
+
+def test_what_this_process_looks_at_is_left_alone(root: Path) -> None:
+    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    view = memoryview(segment)
+    spare.make(segment)
+    discard(segment)
+    assert (bytes(view), names(root)) == (OLD, set())
+
+
+def test_what_a_backup_shares_is_left_alone(root: Path, tmp_path: Path) -> None:
+    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    os.link(segment.path, tmp_path / "kept")
+    spare.make(segment)
+    assert names(root) == {f"commitlog/{0:020d}"}
+    discard(segment)
+    assert (names(root), (tmp_path / "kept").read_bytes()) == (set(), OLD)
+
+
+def test_a_link_that_comes_in_between_keeps_its_bytes(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def linked(old: str, new: str) -> None:
+        os.link(old, tmp_path / "kept")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", linked)
+    spare = Spare(str(root), SEGMENT_BYTES)
+    spare.make(segment_of(root))
+    assert (spare.offered, names(root), (tmp_path / "kept").read_bytes()) == (False, set(), OLD)
+
+
+def test_a_file_of_another_size_is_not_used(root: Path) -> None:
+    spare = Spare(str(root), 2 * SEGMENT_BYTES)
+    segment = segment_of(root)
+    spare.make(segment)
+    assert names(root) == {f"commitlog/{0:020d}"}
+
+
+def test_what_was_changed_meanwhile_is_not_taken(root: Path) -> None:
+    spare = Spare(str(root), SEGMENT_BYTES)
+    spare.make(segment_of(root))
+    os.truncate(root / "spare", 100)
+    assert taken(spare, root) is None
+    spare.make(segment_of(root))
+    assert taken(spare, root) is not None
+
+
+def test_a_name_that_is_used_is_not_taken(root: Path) -> None:
+    spare = Spare(str(root), SEGMENT_BYTES)
+    spare.make(segment_of(root))
+    (root / "commitlog" / NEXT).write_bytes(b"somebody's")
+    assert taken(spare, root) is None
+    assert (root / "commitlog" / NEXT).read_bytes() == b"somebody's"
+
+
+def test_one_that_a_killed_process_left_is_deleted(root: Path) -> None:
+    (root / "spare").write_bytes(OLD)
+    assert taken(Spare(str(root), SEGMENT_BYTES), root) is None
+    assert names(root) == set()
+
+
+def test_a_folder_in_its_place_is_left_there(root: Path) -> None:
+    (root / "spare").mkdir()
+    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    spare.make(segment)
+    discard(segment)
+    spare.drop()
+    assert (root / "spare").is_dir()
+    assert (spare.offered, names(root)) == (False, set())
+
+
+def test_a_file_system_that_cannot_zero_has_it_deleted(root: Path) -> None:
+    spare = Spare(str(root), SEGMENT_BYTES)
+    fail_next("zero", errno.EOPNOTSUPP)
+    spare.make(segment_of(root))
+    assert (spare.offered, names(root)) == (False, set())
+
+
+def test_half_zeroed_it_is_deleted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIECE_BYTES", 1024)
+    spare = Spare(str(root), SEGMENT_BYTES)
+    fail_next("zero", errno.EIO, after=2)
+    spare.make(segment_of(root))
+    assert (spare.offered, names(root)) == (False, set())
+
+
+@pytest.mark.parametrize(("good", "is_told"), [(0, True), (1, True), (2, False)])
+def test_what_cannot_be_synced_is_deleted(
+    root: Path, monkeypatch: pytest.MonkeyPatch, good: int, is_told: bool
+) -> None:
+    """The folders of both names, then the zeros."""
+    fsync, calls = os.fsync, 0
+
+    def failing(file: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > good:
+            raise OSError(errno.EIO, "no")
+        fsync(file)
+
+    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    monkeypatch.setattr(os, "fsync", failing)
+    if is_told:
+        with pytest.raises(OSError, match="no"):
+            spare.make(segment)
+    else:
+        spare.make(segment)
+    assert (spare.offered, names(root)) == (False, set())
+    monkeypatch.setattr(os, "fsync", fsync)
+    spare.make(segment)
+    discard(segment)
+
+
+def test_a_log_of_another_file_system_is_deleted_as_ever(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(old: str, new: str) -> None:
+        raise OSError(errno.EXDEV, "another file system")
+
+    monkeypatch.setattr(os, "rename", refusing)
+    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    spare.make(segment)
+    assert names(root) == {f"commitlog/{0:020d}"}
+    discard(segment)
+    assert names(root) == set()
+
+
+def test_where_leases_know_of_no_mappings_nothing_is_sole(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where files lie over others: a lease is given for what is mapped."""
+    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    monkeypatch.setattr(fcntl, "fcntl", lambda *given: 0)
+    with sole(segment.path, SEGMENT_BYTES) as file:
+        assert file is None
+    spare.make(segment)
+    assert (spare.offered, names(root)) == (False, set())
+
+
+def test_where_files_lie_over_others_whoever_reads_reads_on(tmp_path: Path) -> None:
+    with Overlay(tmp_path) as root:
+        for held in (True, False):
+            spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+            holder = Holder(Path(segment.path), "mapped") if held else None
+            spare.make(segment)
+            discard(segment)
+            assert (spare.offered, names(root)) == (False, set())
+            assert holder is None or holder.read() == OLD
+
+
+def test_a_lease_ends_and_its_break_kills_nobody(root: Path) -> None:
+    segment = segment_of(root)
+    script = "import sys; open(sys.argv[1], 'rb').read(); print('read')"
+    opening = [sys.executable, "-c", script, segment.path]
+    with sole(segment.path, SEGMENT_BYTES) as file:
+        assert file is not None
+        waiting = subprocess.Popen(opening, stdout=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(0.5)
+    assert waiting.communicate(timeout=10)[0] == b"read\n"
+    assert signal.getsignal(signal.SIGURG) == signal.SIG_DFL

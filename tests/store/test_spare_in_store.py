@@ -1,0 +1,130 @@
+"""A log that goes on in its old files: in a store that runs, that is stopped, and that is killed at any step."""
+
+import errno
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store import spare as module
+from firearrow._native.store.store import MessageStore
+from tests.store.stores import bodies, needs_zeroing, open_store, put
+
+EVER = 1 << 60
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from firearrow._native.store import names, sole, spare
+from tests.store.stores import open_store, put
+root, last = Path(sys.argv[1]), int(sys.argv[2])
+sole.PIECE_BYTES = 1024
+calls = 0
+def counted(call):
+    def instead(*given, **named):
+        global calls
+        calls += 1
+        if calls == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        done = call(*given, **named)
+        calls += 1
+        if calls == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+    return instead
+store = open_store(root)
+for number in range(40):
+    put(store, b"%0400d" % number)
+    store.write()
+store.flush_queues()
+os.rename, os.fsync, os.unlink = counted(os.rename), counted(os.fsync), counted(os.unlink)
+spare.zero_range = counted(spare.zero_range)
+assert store.drop_segments(older_than_ms=0, now_ms=1 << 60, at_most=1) == 1
+for number in range(40, 60):
+    put(store, b"%0400d" % number)
+    store.write()
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    needs_zeroing(tmp_path)
+    return tmp_path / "store"
+
+
+def names(root: Path) -> set[str]:
+    return {path.name for path in root.iterdir()}
+
+
+def fill(store: MessageStore, first: int = 0, count: int = 40) -> None:
+    for number in range(first, first + count):
+        put(store, b"%0400d" % number)
+        store.write()
+    store.flush_queues()
+
+
+def inodes(root: Path) -> dict[int, int]:
+    return {int(path.name): path.stat().st_ino for path in sorted((root / "commitlog").iterdir())}
+
+
+def test_the_log_goes_on_in_its_old_files(root: Path) -> None:
+    with open_store(root) as store:
+        fill(store)
+        for first in range(40, 200, 8):
+            before = inodes(root)
+            assert store.drop_segments(older_than_ms=0, now_ms=EVER, at_most=1) == 1
+            fill(store, first, 8)
+            store.prepare()
+            assert before[min(before)] in inodes(root).values()
+        log = store.written
+        kept = bodies(store)
+    assert "spare" not in names(root)
+    with open_store(root) as store:
+        assert (store.written, bodies(store)) == (log, kept)
+
+
+def test_a_clean_stop_leaves_none(root: Path) -> None:
+    with open_store(root) as store:
+        fill(store)
+        store.drop_segments(older_than_ms=0, now_ms=EVER, at_most=1)
+        assert "spare" in names(root)
+    assert "spare" not in names(root)
+
+
+def test_a_store_that_was_left_at_any_step_opens_whole(root: Path, tmp_path: Path) -> None:
+    """Killed before and behind each call that makes and takes the spare."""
+    step = 0
+    while True:
+        step += 1
+        folder = tmp_path / f"killed{step}"
+        done = subprocess.run([sys.executable, "-c", KILLED, str(folder), str(step)], timeout=60, check=False)
+        with open_store(folder) as store:
+            found = [int(body) for body in bodies(store)]
+            assert "spare" not in names(folder)
+            assert found == list(range(found[0], found[-1] + 1))
+            assert 39 <= found[-1] < 60
+            fill(store, found[-1] + 1, 10)
+            assert [int(body) for body in bodies(store)] == list(range(found[0], found[-1] + 11))
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+    assert step > 20
+
+
+def test_where_its_new_name_cannot_be_synced_a_new_file_is_made(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(root) as store:
+        fill(store)
+        store.drop_segments(older_than_ms=0, now_ms=EVER, at_most=1)
+        monkeypatch.setattr(module, "sync_folder", failing_folder)
+        fill(store, 40, 20)
+        assert len(bodies(store)) > 50
+        assert "spare" not in names(root)
+
+
+def failing_folder(path: str) -> None:
+    raise OSError(errno.EIO, "no", path)
