@@ -46,11 +46,16 @@ class Truth:
     def of(ops: Iterable[Op]) -> "Truth":
         truth = Truth()
         bases: dict[int, int] = {}
+        named: dict[str, int] = {}
         put: list[dict[str, Any]] = []
         is_derived = False
         for op in ops:
-            if op.kind == Kind.CREATE and op.names[0].startswith("commitlog/"):
-                bases[op.file] = int(op.names[0].rpartition("/")[2])
+            if op.kind == Kind.CREATE:
+                named[op.names[0]] = op.file
+            elif op.kind == Kind.RENAME and op.names[0] in named:
+                named[op.names[1]] = named.pop(op.names[0])
+            if op.kind in (Kind.CREATE, Kind.RENAME) and op.names[-1].startswith("commitlog/"):
+                bases[named[op.names[-1]]] = int(op.names[-1].rpartition("/")[2])
             elif op.kind == Kind.WRITE and op.file in bases and op.data.count(0) != len(op.data):
                 truth._take(bases[op.file] + op.at, op.data)
             elif op.kind == Kind.MARK:

@@ -37,7 +37,8 @@ def things(disk: Disk) -> dict[Thing, int]:
     for position, change in enumerate(disk.changes):
         if change.waits:
             found["name", position, 0] = 2
-    reachable = {number for number in disk.tree.values() if number != FOLDER} | _named(disk.changes)
+    known = {*disk.tree.values(), *disk.base.values()} - {FOLDER}
+    reachable = known | _named(disk.changes)
     for number in sorted(reachable):
         file = disk.files[number]
         for sector in sorted(file.unsynced):

@@ -126,6 +126,8 @@ class Disk:
                 self.files[op.file].write(self.calls, op.at, op.data)
             case Kind.SIZE:
                 self.files[op.file].resize(self.calls, op.at)
+            case Kind.ZERO:
+                self.files[op.file].write(self.calls, op.at, bytes(op.length))
             case Kind.ALLOCATE:
                 file = self.files[op.file]
                 file.resize(self.calls, max(op.at + op.length, file.sizes[-1][1]))

@@ -5,6 +5,7 @@ index agree with the log both ways; it goes on, and opening it again finds the s
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from firearrow._native.store.faults import StoreError
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.errors import StartError
 from tests.crash.claims import Claims, Queue, Truth
+from tests.crash.disk import SECTOR_BYTES
 from tests.crash.progress import progress_faults
 from tests.store.stores import properties_of, put
 
@@ -37,6 +39,9 @@ class Judge:
 
     def faults(self, root: Path, claims: Claims, *, kill: bool, again_clean: bool) -> list[str]:
         """What is wrong with the folder, which is changed; nothing if all is as promised."""
+        faults = list(self._raw_faults(root))
+        if faults:
+            return faults
         try:
             with_new, faults = self._first(root, claims, kill=kill, clean=again_clean)
             if not faults:
@@ -104,6 +109,21 @@ class Judge:
         return b"".join(path.read_bytes() for path in names)
 
     # ---- what is wrong ----
+
+    def _raw_faults(self, root: Path) -> Iterator[str]:
+        """Before it is opened: no file of the log holds what was written elsewhere. Another broker's recovery takes a
+        record for good wherever it stands."""
+        folder = root / "commitlog"
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            content, base = path.read_bytes(), int(path.name)
+            for at in range(0, len(content), SECTOR_BYTES):
+                sector = content[at : at + SECTOR_BYTES]
+                true = bytes(self._truth.log[base + at : base + at + SECTOR_BYTES]).ljust(len(sector), b"\0")
+                if sector != true and any(
+                    one not in (0, other) for one, other in zip(sector, true, strict=True)
+                ):
+                    yield f"{path.name} holds at {at} what was never written there"
+                    break
 
     def _log_faults(self, root: Path, seen: Snapshot, claims: Claims, *, kill: bool) -> list[str]:
         faults = []

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/falloc.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -23,7 +24,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { MARK = 1, WRITE, STORE, SIZE, ALLOCATE, SYNC, SYNC_RANGE, CREATE, LINK, RENAME, UNLINK, MKDIR, RMDIR, SYNC_FOLDER };
+enum { MARK = 1, WRITE, STORE, SIZE, ALLOCATE, SYNC, SYNC_RANGE, CREATE, LINK, RENAME, UNLINK, MKDIR, RMDIR, SYNC_FOLDER,
+       ZERO };
 enum { FILES_MAX = 65536, MAPS_MAX = 4096, BLOCK = 4096, WORD = 8 };
 
 struct entry { uint8_t kind, none[3]; uint32_t file; int64_t a, b; uint32_t length; } __attribute__((packed));
@@ -228,7 +230,25 @@ int posix_fallocate(int fd, off_t at, off_t length) {
 }
 int posix_fallocate64(int fd, off64_t at, off64_t length) { return posix_fallocate(fd, at, length); }
 
+/* A file system in memory has none: there zeros are written, which are the same to who reads. */
+static int zero_range(int fd, off_t at, off_t length) {
+    static const uint8_t zeros[BLOCK];
+    if (syscall(SYS_fallocate, fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, at, length) == 0) return 0;
+    if (errno != EOPNOTSUPP) return -1;
+    for (off_t done = 0, piece; done < length; done += piece) {
+        piece = length - done < BLOCK ? length - done : BLOCK;
+        if (syscall(SYS_pwrite64, fd, zeros, piece, at + done) != piece) return -1;
+    }
+    return 0;
+}
+
+static int zero(int fd, off_t at, off_t length) {
+    RECORDED(int, fd, zero_range(fd, at, length), result != 0,
+             put(ZERO, (uint32_t) file, at, length, NULL, 0); refresh((uint32_t) file, at, (size_t) length))
+}
+
 int fallocate(int fd, int mode, off_t at, off_t length) {
+    if (mode == (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE) && file_of(fd) >= 0) return zero(fd, at, length);
     if (mode != 0 && file_of(fd) >= 0) die("fallocate of that mode is not recorded");
     RECORDED(int, fd, (int) syscall(SYS_fallocate, fd, mode, at, length), result != 0,
              put(ALLOCATE, (uint32_t) file, at, length, NULL, 0))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 SOURCE = Path(__file__).with_name("recorder.c")
 HEAD = struct.Struct("<B3xIqqI")
 WORKLOAD_S = 60
+REUSING_CALLS = 6
 
 
 class Kind(IntEnum):
@@ -34,6 +35,7 @@ class Kind(IntEnum):
     MKDIR = 12
     RMDIR = 13
     SYNC_FOLDER = 14
+    ZERO = 15
 
 
 class Op(NamedTuple):
@@ -50,7 +52,7 @@ class Op(NamedTuple):
         return [os.fsdecode(name) for name in self.data.split(b"\0")]
 
     def __str__(self) -> str:
-        if self.kind == Kind.MARK or self.kind >= Kind.CREATE:
+        if self.kind == Kind.MARK or Kind.CREATE <= self.kind <= Kind.SYNC_FOLDER:
             return f"{self.kind.name} {' '.join(self.names)[:200]}"
         return f"{self.kind.name} file {self.file} at {self.at}, {self.length or len(self.data)} bytes"
 
@@ -75,6 +77,17 @@ def record(library: Path, root: Path, workload: str, seed: int) -> list[Op]:
         return list(read(path.read_bytes()))
     finally:
         path.unlink(missing_ok=True)
+
+
+def reused(ops: list[Op]) -> int:
+    """How often a file of the log became another one of it."""
+    return sum(op.kind == Kind.RENAME and op.names[0] == "spare" for op in ops)
+
+
+def reusing(ops: list[Op]) -> frozenset[int]:
+    """The calls by which one leaves the log, is zeroed, and comes back."""
+    moved = [n for n, op in enumerate(ops) if op.kind == Kind.RENAME and "spare" in op.names]
+    return frozenset(n + step for n in moved for step in range(REUSING_CALLS))
 
 
 def read(log: bytes) -> Iterator[Op]:

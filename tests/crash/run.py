@@ -27,6 +27,8 @@ class Summary:
     calls: int = 0
     states: int = 0
     failed: int = 0
+    reused: int = 0
+    """Files of logs that became others."""
     seconds: float = 0.0
     by_workload: dict[str, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
@@ -55,9 +57,11 @@ class Run:
 
     def _sweep(self, name: str, seed: int, share: float) -> None:
         ops = self._recorded(name, seed)
+        self.summary.reused += recording.reused(ops)
         per_call = min(max(share / len(ops), 0.01), 12.0)
         left = self._until - time.monotonic()
-        tally = Sweep(name, seed, ops, self._room, per_call, left, failed=self._note).run()
+        focus = recording.reusing(ops)
+        tally = Sweep(name, seed, ops, self._room, per_call, left, failed=self._note, focus=focus).run()
         self.summary.calls += tally.calls
         self.summary.states += tally.states
         self.summary.by_workload[name] = self.summary.by_workload.get(name, 0) + tally.states

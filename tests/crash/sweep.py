@@ -14,6 +14,7 @@ from tests.crash.judge import Judge
 from tests.crash.pending_judge import PendingJudge
 from tests.crash.recording import Op
 
+FOCUS_STATES = 12
 LATER_MS = 600_000
 """All that was recorded is due."""
 
@@ -46,7 +47,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Sweep:
-    """`per_call` states on average at each call; 0 < per_call."""
+    """`per_call` states on average at each call, 0 < per_call; at those of `focus` FOCUS_STATES at least."""
 
     workload: str
     seed: int
@@ -56,6 +57,7 @@ class Sweep:
     seconds: float = float("inf")
     failures_max: int = 1000
     failed: Callable[[Failure, Path], None] = lambda failure, root: None
+    focus: frozenset[int] = frozenset()
 
     def run(self) -> Tally:
         truth = Truth.of(self.ops)
@@ -96,6 +98,8 @@ class Sweep:
     def _cuts(self, disk: Disk, call: int) -> Iterator[Cut]:
         draw = random.Random(f"{self.workload} {self.seed} {call}")
         count = int(self.per_call) + (draw.random() < self.per_call % 1)
+        if call in self.focus:
+            count = max(count, FOCUS_STATES)
         if not count:
             return
         if count > 4:

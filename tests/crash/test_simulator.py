@@ -130,6 +130,21 @@ def test_an_untampered_log_is_sound(library: Path, ops: list[Op]) -> None:
     assert not found(library, ops)
 
 
+def test_old_records_in_a_file_that_is_used_again_are_found(library: Path) -> None:
+    """The zeros of one of them were not on the disk when it took its name."""
+    with folder.room() as room:
+        ops = recording.record(library, room / "recorded", "retention", SEED)
+    focus = recording.reusing(ops)
+    zeroed = {n for n in focus if ops[n].kind == Kind.ZERO}
+    synced = {n for n in focus if ops[n].kind == Kind.SYNC and n - 1 in zeroed}
+    assert synced
+    with folder.room() as room:
+        broken = [op for n, op in enumerate(ops) if n not in synced]
+        focus = recording.reusing(broken)
+        tally = Sweep("retention", SEED, broken, room, 0.001, failures_max=1, focus=focus).run()
+    assert "never written there" in str(tally.failures)
+
+
 def test_a_state_can_be_made_again(library: Path, ops: list[Op]) -> None:
     logs = {op.file for op in ops if op.kind == Kind.CREATE and op.names[0].startswith("commitlog/")}
     broken = [op for op in ops if not (op.kind == Kind.SYNC and op.file in logs)]

@@ -110,8 +110,10 @@ class Writer:
     # ---- life ----
 
     def drop_segments(self, most: int = 1) -> None:
+        """By force, or because they are old; then one is kept to be written to again."""
         self.mark("dropping", most=most)
-        self.store.drop_segments(older_than_ms=0, now_ms=self.now_ms, force=True, at_most=most)
+        force = self.draw.random() < 0.2
+        self.store.drop_segments(older_than_ms=0, now_ms=1 << 60, force=force, at_most=most)
         self.mark("dropped", below=self.store.min_physical)
 
     def drop_topic(self, topic: str) -> None:
