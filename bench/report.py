@@ -38,13 +38,14 @@ redis:
     python -m bench.compare --rounds 3                       # all rows beside all peers
     python -m bench.compare --rounds 3 --without apache      # the same without Java
     python -m bench.profile                                  # where the time goes, row by row
+    python -m bench.spark_bench --rounds 4 --record          # the Spark tools beside Spark's ordinary ways
     pytest bench --benchmark-only                            # hot structures alone, whole-broker runs
     python -m bench.report                                   # this page
 """
 
 
 def page(runs: list[Run]) -> str:
-    parts = [INTRODUCTION, _machine(runs), _goals(runs), _figures(runs), _micro(runs)]
+    parts = [INTRODUCTION, _machine(runs), _goals(runs), _figures(runs), _spark(runs), _micro(runs)]
     parts += [
         "## History\n\nMessages a second, by run; the scale is logarithmic.\n\n![history](bench/history.svg)\n"
     ]
@@ -97,6 +98,24 @@ def _figures(runs: list[Run]) -> str:
                 shown = " | ".join(f"{number:,.6g}" for number in numbers)
                 lines.append(f"| {row.name} | {name} | {shown} | `{run.commit}` |")
     return "\n".join([*lines, ""]) if len(lines) > 4 else ""
+
+
+def _spark(runs: list[Run]) -> str:
+    measured = [run for run in runs if run.kind == "spark"]
+    if not measured:
+        return ""
+    run = measured[-1]
+    lines = [f"## In Spark\n\n1 GiB of 1-KiB messages, `local[2]`, {_date(run)}, commit `{run.commit}`.\n"]
+    lines += ["| work | s | messages/s | CPU us a message |", "|---|--:|--:|--:|"]
+    for row in run.spark:
+        if "s" in row:
+            lines.append(f"| {row['row']} | {row['s']} | {row['messages/s']:,} | {row['cpu us/message']} |")
+    lines += ["", "| times as fast | must be | is | in CPU time |", "|---|--:|--:|--:|"]
+    for row in run.spark:
+        if "ratio" in row:
+            must = f"≥ {row['goal']:g}" if row["goal"] else ""
+            lines.append(f"| {row['row']} | {must} | {row['ratio']} | {row['of cpu']} |")
+    return "\n".join([*lines, ""])
 
 
 def _micro(runs: list[Run]) -> str:
