@@ -7,7 +7,7 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -22,8 +22,9 @@ class Proxy:
     """Passes everything on until it is told otherwise.
 
     `flowing`: cleared, nothing moves either way. `answer_bytes`: so many bytes of answers still pass, then the
-    connection is reset. `reset_requests`: so many requests are answered by a reset. `piece`: at most so many bytes at a
-    time. With `tls` the client's side is encrypted.
+    connection is reset. `lifetimes`: the next connection is reset when so many bytes of answers have passed it.
+    `reset_requests`: so many requests are answered by a reset. `piece`: at most so many bytes at a time. With `tls` the
+    client's side is encrypted.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Proxy:
         self.flowing = asyncio.Event()
         self.flowing.set()
         self.answer_bytes: int | None = None
+        self.lifetimes: Iterator[int] = iter(())
         self.reset_requests = 0
         self.piece = PIECE
         self.accepted = 0
@@ -110,18 +112,20 @@ class Proxy:
             await _write(there, data)
 
     async def _answers(self, reader: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        life = next(self.lifetimes, None)
         while data := await self._answer(reader):
             await self.flowing.wait()
+            passes = min((left for left in (life, self.answer_bytes) if left is not None), default=None)
+            await _write(back, data[:passes])
+            if life is not None:
+                life -= len(data)
             if self.answer_bytes is not None:
-                data, self.answer_bytes = data[: self.answer_bytes], self.answer_bytes - len(data)
-                await _write(back, data)
-                if self.answer_bytes <= 0:
-                    self.answer_bytes = None
-                    await asyncio.sleep(0.01)  # the half frame is to arrive before the reset
-                    _reset(back)
-                    return
-            else:
-                await _write(back, data)
+                left = self.answer_bytes - len(data)
+                self.answer_bytes = left if left > 0 else None
+            if passes is not None and passes <= len(data):
+                await asyncio.sleep(0.01)  # the half frame is to arrive before the reset
+                _reset(back)
+                return
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes:
         if self._rewrite is None:

@@ -259,12 +259,10 @@ def test_connections_that_break_lose_nothing_and_repeat_nothing(
     peer: Peer, sent: Sent, beside: Beside
 ) -> None:
     detour = beside.enter(Detour(peer))
+    lifetimes = (9000 + broken * 37 % 9000 for broken in count())  # an answer of 32 takes some 8 KB
+    beside.call(lambda: setattr(detour.broker, "lifetimes", lifetimes))
     with BrokerOrigin(Target(name_server=detour.name_server)).open() as reader:
-        found = []
-        for spans in reader.read(sent.whole, ALL, never, bytes_max=1):
-            found += numbers(spans)
-            cut = len(found) * 37 % 9000
-            beside.call(lambda cut=cut: setattr(detour.broker, "answer_bytes", cut))  # type: ignore[misc]
+        found = [n for spans in reader.read(sent.whole, ALL, never, bytes_max=1) for n in numbers(spans)]
     assert found == list(range(MESSAGES))
     assert detour.broker.accepted > 5
 
