@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from bench.backing import back
 from bench.load import LoadError
 from bench.rows import OURS, Found, Row, Sample, figures, server_of
 from bench.servers import Server
@@ -20,6 +21,8 @@ TRIES = 4
 LONG_S = 20
 """A sample so long is not taken again."""
 WATCH_S = 0.05
+BACKED_BYTES = 3 << 30
+"""What a sample of the usual length may take of new memory, the page cache of its log before all."""
 
 
 class MemoryWatch:
@@ -58,6 +61,7 @@ def sample(row: Row, name: str, server: Server, part: float) -> Sample:
     """One that was not disturbed, or else the last."""
     for _ in range(TRIES):
         with row.entered(name, server, part), MemoryWatch(server) as memory:
+            back(max(1, int(BACKED_BYTES * min(1, part))))
             mine, busy, began, loads = server.cpu_s(), busy_s(), time.perf_counter(), os.times()
             done = row.work[name](server, part)
             used, seconds = server.cpu_s() - mine, time.perf_counter() - began

@@ -15,12 +15,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from bench import load, spark_store
+from bench.backing import back, cache
 from bench.processes import Sampler, cpu_s
 from bench.results import append
 from firearrow._native.bulk.batches import Edits, batch_body
@@ -35,6 +37,7 @@ from firearrow.spark_tools.jobs import export, replay
 from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.sessions import scan, session
+from firearrow.spark_tools.worker import settle
 
 MASTER = "local[2]"
 SETTINGS = {
@@ -47,6 +50,8 @@ SETTINGS = {
     "spark.log.level": "ERROR",
 }
 READ_BYTES = 4 << 20
+BACKED_STORES = 3
+"""What a row may take of new memory: what it reads, what it writes, what the broker does with that."""
 NATIVE_BATCHES = 32
 NATIVE_BATCH_BYTES = 1 << 20
 
@@ -73,11 +78,17 @@ class Bench:
     found: dict[str, Best] = field(default_factory=dict)
     turn: int = 0
 
-    def time(self, name: str, run: Callable[[], None]) -> None:
+    def time(self, name: str, run: Callable[[], None], *, reads: Path | None = None) -> None:
+        """`reads`: the folder of what it reads, if that is not the store."""
+        self.ready(reads or self.store)
         before, began = cpu_s(), time.perf_counter()
         run()
         self.found.setdefault(name, Best()).take(time.perf_counter() - began, cpu_s() - before)
         print(f"  {name}: {time.perf_counter() - began:.2f} s", file=sys.stderr)
+
+    def ready(self, reads: Path) -> None:
+        back(BACKED_STORES * self.rows * spark_store.BODY_BYTES)
+        cache(reads)
 
     def table(self) -> DataFrame:
         return self.spark.read.format("rocketmq").option("path", str(self.store)).load()
@@ -91,6 +102,7 @@ class Bench:
 
     def decode(self) -> None:
         """One core, no Spark, seconds of this thread's CPU: the log as it lies, and queue after queue."""
+        settle()  # as in each worker
         with StoreOrigin((str(self.store),)).open() as reader:
             (name,) = reader.brokers
             self._decode("decode", name, reader.read_log(name, 0, None, torn, bytes_max=READ_BYTES))
@@ -100,6 +112,7 @@ class Bench:
             self._decode("decode by queues", name, chain.from_iterable(reads))
 
     def _decode(self, row: str, name: str, found: Iterable[Spans]) -> None:
+        self.ready(self.store)
         done, began = 0, time.thread_time()
         for spans in found:
             done += sum(map(len, record_batches(spans, ALL, name, open_bodies=True)))
@@ -111,7 +124,8 @@ class Bench:
         self.time("read, rocketmq", lambda: to_nothing(self.table()))
         self.time("scan, rocketmq", lambda: to_nothing(scan(self.spark, path=str(self.store))))
         for name, folder in parquet.items():
-            self.time(f"read, parquet {name}", lambda at=folder: to_nothing(self.spark.read.parquet(str(at))))  # type: ignore[misc]
+            run = partial(lambda at: to_nothing(self.spark.read.parquet(str(at))), folder)
+            self.time(f"read, parquet {name}", run, reads=folder)
 
     def export(self) -> None:
         ours, theirs = self.fresh("export"), self.fresh("frame")

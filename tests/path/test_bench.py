@@ -1,5 +1,6 @@
 """The bench, tiny: its figures tell nothing, but that every row still runs and that the load sees what is wrong."""
 
+import os
 import shutil
 import socket
 import struct
@@ -8,10 +9,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from bench import compare, flow, frames, load, results, rows, servers
+from bench import backing, compare, flow, frames, load, results, rows, servers
 from bench.load import LoadError
 from bench.measuring import measured
 from bench.programs import ROOT
@@ -62,6 +64,19 @@ def test_a_peer_that_fails_is_left_out_and_we_are_not() -> None:
     assert results.row_told(row, found["r"]).goals == ()
     with pytest.raises(LoadError, match="refused"):
         measured(peers, [Row("r", "firearrow", {"firearrow": work, "apache": done}, ())], 1, 1)
+
+
+def test_files_to_be_read_are_in_the_cache(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "file"
+    path.parent.mkdir()
+    path.write_bytes(bytes(3 << 20))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        backing.back(4 << 20)
+        backing.cache(tmp_path)
+        for place in range(0, 3 << 20, 1 << 20):
+            assert os.preadv(file.fileno(), [bytearray(16)], place, os.RWF_NOWAIT) == 16
 
 
 def test_a_refused_connection_is_an_error() -> None:
