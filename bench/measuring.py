@@ -17,7 +17,7 @@ from bench.servers import Server
 
 DISTURBED = 0.12
 """Others took more than this part of the machine."""
-TRIES = 4
+TRIES = 2
 LONG_S = 20
 """A sample so long is not taken again."""
 WATCH_S = 0.05

@@ -197,7 +197,7 @@ class App:
             QueuesHandler(store),
             LocksHandler(state.locks),
             TopicsHandler(topics, offsets, store, stats=stats, config=config, clock=clock),
-            GroupsHandler(groups, offsets, config),
+            GroupsHandler(groups, offsets, stats, config),
             CleaningHandler(
                 store,
                 topics,

@@ -139,11 +139,18 @@ class Stats:
             counter = self._counters[name, key] = Counter()
         return counter
 
-    def forget(self, topic: str) -> None:
-        """The topic is deleted: so are its counters."""
+    def forget_topic(self, topic: str) -> None:
+        """It is deleted: so are its counters, and those of who read it. The broker's own stay, whatever it is called."""
+        self._forget(lambda key: key == topic or key.startswith(topic + "@"))
+
+    def forget_group(self, group: str) -> None:
+        self._forget(lambda key: key.endswith("@" + group))
+
+    def _forget(self, is_gone: Callable[[str], bool]) -> None:
         self.gather()
-        for name, key in [k for k in self._counters if k[1] == topic or k[1].startswith(topic + "@")]:
-            del self._counters[name, key]
+        for name, key in list(self._counters):
+            if not name.startswith("BROKER_") and is_gone(key):
+                del self._counters[name, key]
 
     # ---- sampling ----
 

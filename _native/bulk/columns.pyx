@@ -11,6 +11,7 @@ from firearrow._native.bulk.fills cimport (
 )
 from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX
 from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most
+from firearrow._native.bulk.prefetch cimport CACHE_LINE, call_head, fa_prefetch
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.bulk.utf8 cimport is_utf8
 from firearrow._native.store.bytes cimport get_i32
@@ -19,18 +20,10 @@ from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, record_
 
 from firearrow._native.store.record import RecordError
 
-cdef extern from *:
-    """
-    /* The empty statement keeps GCC from taking a function that only prefetches for one that does nothing. */
-    #define fa_prefetch(address) do { __builtin_prefetch(address); __asm__ volatile(""); } while (0)
-    """
-    void fa_prefetch(const void *address) noexcept nogil
-
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 cdef enum:
     HEAD_AHEAD = 16                             # records whose bytes are asked for before they are wanted
     TAIL_AHEAD = 8
-    LINE_BYTES = 64
     FINE = 0
     ODD = 1                                     # its properties are to be repaired, or its body opened
     CHANGED = 2
@@ -302,14 +295,13 @@ cdef inline void approach(Spans spans, Py_ssize_t index) noexcept nogil:
     cdef const unsigned char *record
     if index + HEAD_AHEAD < spans.count:
         record = spans.data + spans.positions[index + HEAD_AHEAD]
-        fa_prefetch(record)
-        fa_prefetch(record + LINE_BYTES)
+        call_head(record)
     if index + TAIL_AHEAD < spans.count:
         record = spans.data + spans.positions[index + TAIL_AHEAD]
         record += get_i32(record + AT_SIZE)
-        fa_prefetch(record - LINE_BYTES)
-        fa_prefetch(record - 2 * LINE_BYTES)
-        fa_prefetch(record - 3 * LINE_BYTES)
+        fa_prefetch(record - CACHE_LINE)
+        fa_prefetch(record - 2 * CACHE_LINE)
+        fa_prefetch(record - 3 * CACHE_LINE)
 
 
 cdef Py_ssize_t next_bad_topic(RecordView *views, Py_ssize_t index, Py_ssize_t count) noexcept nogil:

@@ -4,6 +4,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memset
 
 from firearrow._native.bulk.faults cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
+from firearrow._native.bulk.prefetch cimport CACHE_LINE, fa_prefetch
 from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.hash cimport body_crc, index_hash, java_hash_more
 from firearrow._native.store.layout cimport (
@@ -17,12 +18,6 @@ from firearrow._native.store.record cimport (
 from collections import namedtuple
 
 from firearrow._native.bulk.spans import End
-
-cdef extern from *:
-    """
-    #define fa_prefetch(at) __builtin_prefetch(at)
-    """
-    void fa_prefetch(const void *at) noexcept nogil
 
 cdef int64_t SIZE_MAX = 0x7FFFFFFF
 cdef int64_t HOUR_MS = 3600000
@@ -128,7 +123,7 @@ cdef class Survey:
                 return at, End.TORN
             if at + 2 * <int64_t> view.size < length:
                 fa_prefetch(data + at + view.size)
-                fa_prefetch(data + at + 2 * <int64_t> view.size - 64)
+                fa_prefetch(data + at + 2 * <int64_t> view.size - CACHE_LINE)
             if self.check_crc and view.body.length and body_crc(view.body.at, view.body.length) != view.crc:
                 self.faults.add(BAD_CRC, -1, self.records, view.physical_offset, view.size, view.crc)
             self.take(&view)

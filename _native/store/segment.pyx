@@ -9,6 +9,7 @@ from posix.stat cimport fstat, struct_stat
 from posix.types cimport off_t
 from posix.unistd cimport close as c_close, fdatasync, ftruncate, pread, pwrite
 
+from firearrow._native.store.names import sync_folder
 from firearrow._native.store.rolled import file_name
 
 cdef extern from *:
@@ -164,22 +165,18 @@ cdef class Segment:
         self.release_fd()
         self.unmap()
 
-    def discard(self, bint sync_folder=False):
+    def discard(self, bint for_good=False):
         """Delete the file, after its owner let it go; long work is done without the GIL. OSError: it still stands.
 
-        `sync_folder`: it is gone for good before this returns, whatever is deleted next.
+        `for_good`: so it is on the disk when this returns, whatever is deleted next.
         """
         self.closing = True
         try:
             os.unlink(self.path)
         except FileNotFoundError:
             pass
-        if sync_folder:
-            folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        if for_good:
+            sync_folder(os.path.dirname(self.path))
         self.close()
 
     cdef void unmap(self) noexcept:

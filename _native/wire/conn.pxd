@@ -21,8 +21,6 @@ from firearrow._native.wire.leftover cimport Leftover
 from firearrow._native.wire.plug cimport Plug
 from firearrow._native.wire.shelf cimport Shelf
 
-cdef long long nanoseconds() noexcept nogil
-
 cdef class Conn:
     cdef object loop
     cdef object plans                     # where callbacks of this turn go: the loop or the engine

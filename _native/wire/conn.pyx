@@ -5,6 +5,7 @@ import threading
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from libc.string cimport memcpy, memmove
 
+from firearrow._native.wire.clocks cimport nanoseconds, worked
 from firearrow._native.wire.command cimport command_of
 from firearrow._native.wire.cursor cimport read_i32
 from firearrow._native.wire.frame cimport FRAME_PARTIAL, Frame, frame_fault, next_frame
@@ -12,13 +13,6 @@ from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_A_TURN
 from firearrow._native.wire.shelf cimport Shelf
 
 from firearrow._native.wire.command import WireError
-
-cdef extern from "<time.h>" nogil:
-    enum: CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID
-    struct timespec:
-        long tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec *now)
 
 cdef enum:
     TURN_NS = 2000000                     # of work for one connection before the others get their turn,
@@ -28,13 +22,6 @@ cdef enum:
 WINDOW_BYTES = 262144
 cdef object OF_THREAD = threading.local()
 cdef Py_ssize_t SMALL_REST = WINDOW_BYTES // 2
-
-
-cdef long long worked() noexcept nogil:
-    """Nanoseconds of this thread on a core: what others do meanwhile is not this connection's."""
-    cdef timespec now
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now)
-    return <long long> now.tv_sec * 1000000000 + now.tv_nsec
 
 
 cdef Leftover leftover_of(loop):
@@ -58,12 +45,6 @@ cdef Shelf shelf_here():
     if shelf is None:
         shelf = OF_THREAD.shelf = Shelf()
     return shelf
-
-
-cdef long long nanoseconds() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <long long> now.tv_sec * 1000000000 + now.tv_nsec
 
 
 cdef class Conn:

@@ -10,7 +10,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport close
 
-from firearrow._native.wire.conn cimport nanoseconds
+from firearrow._native.wire.clocks cimport nanoseconds
 
 cdef extern from "<sys/epoll.h>" nogil:
     enum: EPOLLIN, EPOLLOUT, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL

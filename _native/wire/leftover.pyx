@@ -3,23 +3,11 @@
 from collections import deque
 
 from libc.stdint cimport int64_t
-from libc.time cimport time_t
 
-cdef extern from "<time.h>" nogil:
-    enum: CLOCK_MONOTONIC
-    struct timespec:
-        time_t tv_sec
-        long tv_nsec
-    int clock_gettime(int clock, timespec *now)
+from firearrow._native.wire.clocks cimport nanoseconds
 
 cdef enum:
     SLICE_NS = 1000000
-
-
-cdef int64_t nanoseconds() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
-    return <int64_t> now.tv_sec * 1000000000 + now.tv_nsec
 
 
 cdef class Leftover:

@@ -6,6 +6,7 @@ from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.fastjson import dumps, loads_body
 from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.attributes import AttributeRefused
 from firearrow.broker.tables.groups import GroupConfig, GroupRefused, GroupTable
@@ -17,9 +18,10 @@ LIST_MAX = 5_000
 
 
 class GroupsHandler:
-    def __init__(self, groups: GroupTable, offsets: ConsumerOffsets, config: Config) -> None:
+    def __init__(self, groups: GroupTable, offsets: ConsumerOffsets, stats: Stats, config: Config) -> None:
         self._groups = groups
         self._offsets = offsets
+        self._stats = stats
         self._config = config
 
     def routes(self) -> Routes:
@@ -55,6 +57,7 @@ class GroupsHandler:
         """No error if it is not there. 4.9 says `removeOffset` for `cleanOffset`."""
         group = request.text("groupName")
         self._groups.delete(group)
+        self._stats.forget_group(group)
         if request.boolean_or("cleanOffset", False) or request.boolean_or("removeOffset", False):
             self._offsets.remove_group(group)
         return request.answer()

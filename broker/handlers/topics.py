@@ -102,6 +102,7 @@ class TopicsHandler:
             self._topics.delete(name)
             self._offsets.remove_topic(name)
             self._store.drop_topic(name)
+            self._stats.forget_topic(name)
         return request.answer()
 
     def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:

@@ -36,9 +36,14 @@ def test_deleting_a_topic_forgets_its_counters() -> None:
     stats = Stats("C", 0)
     stats.put("T", 1, 1)
     stats.got("G", "T", 1, 1)
-    stats.forget("T")
+    stats.got("G", "T2", 1, 1)
+    stats.forget_topic("T")
     assert stats.view("TOPIC_PUT_NUMS", "T") is None
     assert stats.view("GROUP_GET_NUMS", "T@G") is None
+    assert stats.view("GROUP_GET_NUMS", "T2@G") is not None
+    stats.forget_topic("C")
+    stats.forget_group("G")
+    assert stats.view("GROUP_GET_NUMS", "T2@G") is None
     assert stats.view("BROKER_PUT_NUMS", "C") is not None
 
 

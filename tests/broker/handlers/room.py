@@ -98,6 +98,7 @@ class Room:
         self.offsets = ConsumerOffsets(self.clock)
         self.table = ClientTable(self.clock)
         self.locks = RebalanceLocks(self.clock)
+        self.stats = Stats("DefaultCluster", self.clock.now_ms())
         filters = Filters(self.config, self.table.subscription)
         self.clients = ClientsHandler(self.table, self.groups, self.topics, filters, self.config, self.clock)
         self.serve(
@@ -109,11 +110,11 @@ class Room:
                 self.topics,
                 self.offsets,
                 store,
-                stats=Stats("DefaultCluster", self.clock.now_ms()),
+                stats=self.stats,
                 config=self.config,
                 clock=self.clock,
             ),
-            GroupsHandler(self.groups, self.offsets, self.config),
+            GroupsHandler(self.groups, self.offsets, self.stats, self.config),
             ResetsHandler(
                 self.offsets, self.topics, self.groups, self.table, store=store, config=self.config
             ),

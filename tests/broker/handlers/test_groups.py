@@ -82,10 +82,12 @@ def test_a_deleted_group_keeps_its_offsets_unless_told(ext: dict[str, object], l
     room = Room()
     room.groups.find("G")
     room.offsets.commit("G", "T", 0, 1)
+    room.stats.got("G", "T", 1, 1)
     for _ in range(2):
         assert room.ask(207, {"groupName": "G"} | ext).code == 0
     assert "G" not in room.groups
     assert room.offsets.query("G", "T", 0) == left
+    assert room.stats.view("GROUP_GET_NUMS", "T@G") is None
 
 
 def test_all_groups_come_whole_or_in_pages() -> None:

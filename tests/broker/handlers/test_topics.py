@@ -115,11 +115,13 @@ def test_a_deleted_topic_takes_offsets_queues_and_pop_retries_with_it() -> None:
     make(room, topic="%RETRY%G_T")
     make(room, topic="%RETRY%G")
     room.offsets.commit("G", "T", 0, 1)
+    room.stats.put("T", 1, 1)
     answer = room.ask(215, {"topic": "T"})
     assert (answer.code, answer.remark) == (0, None)
     assert [name for name in ("T", "%RETRY%G_T", "%RETRY%G") if name in room.topics] == ["%RETRY%G"]
     assert room.offsets.query("G", "T", 0) == -1
     assert room.fake.dropped == ["T", "%RETRY%G_T"]
+    assert room.stats.view("TOPIC_PUT_NUMS", "T") is None
     assert room.ask(215, {"topic": "T"}).code == 0
     assert room.ask(215, {"topic": " "}).remark == "The specified topic is blank."
     assert room.ask(215, {"topic": "SELF_TEST_TOPIC"}).code == 29
