@@ -140,7 +140,7 @@ class Stats:
         return counter
 
     def forget_topic(self, topic: str) -> None:
-        """It is deleted: so are its counters, and those of who read it. The broker's own stay, whatever it is called."""
+        """It is deleted: so are its counters, and those of who read it. The broker's own stay, whatever its name."""
         self._forget(lambda key: key == topic or key.startswith(topic + "@"))
 
     def forget_group(self, group: str) -> None:
