@@ -33,9 +33,16 @@ def family() -> dict[int, list[int]]:
     return {each: times[each] for each in found}
 
 
-def cpu_s() -> float:
-    """Of this process, all below it, and those below it that have ended."""
-    return sum(map(sum, family().values())) * TICK_S
+def cpu_s(before: dict[int, list[int]], after: dict[int, list[int]]) -> float:
+    """Between two looks at the family, with those that ended; without those whose parent ended first, as a worker's
+    daemon does: nobody counts them then."""
+    ended = sum(sum(times) for number, times in before.items() if number not in after)
+    own = waited_for = 0
+    for number, times in after.items():
+        gone_by = [now - then for now, then in zip(times, before.get(number, (0, 0, 0, 0)), strict=True)]
+        own += sum(gone_by[:2])
+        waited_for += sum(gone_by[2:])
+    return (own + max(0, waited_for - ended)) * TICK_S
 
 
 class Sampler:

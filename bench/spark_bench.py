@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench import load, spark_store
 from bench.backing import back, cache
-from bench.processes import Sampler, cpu_s
+from bench.processes import Sampler, cpu_s, family
 from bench.results import append
 from firearrow._native.bulk.batches import Edits, batch_body
 from firearrow._native.bulk.spans import Spans
@@ -81,10 +81,11 @@ class Bench:
     def time(self, name: str, run: Callable[[], None], *, reads: Path | None = None) -> None:
         """`reads`: the folder of what it reads, if that is not the store."""
         self.ready(reads or self.store)
-        before, began = cpu_s(), time.perf_counter()
+        before, began = family(), time.perf_counter()
         run()
-        self.found.setdefault(name, Best()).take(time.perf_counter() - began, cpu_s() - before)
-        print(f"  {name}: {time.perf_counter() - began:.2f} s", file=sys.stderr)
+        seconds = time.perf_counter() - began
+        self.found.setdefault(name, Best()).take(seconds, cpu_s(before, family()))
+        print(f"  {name}: {seconds:.2f} s", file=sys.stderr)
 
     def ready(self, reads: Path) -> None:
         back(BACKED_STORES * self.rows * spark_store.BODY_BYTES)

@@ -16,6 +16,7 @@ import pytest
 from bench import backing, compare, flow, frames, load, results, rows, servers
 from bench.load import LoadError
 from bench.measuring import measured
+from bench.processes import TICK_S, cpu_s
 from bench.programs import ROOT
 from bench.rows import Row, server_of
 from bench.servers import Server
@@ -64,6 +65,19 @@ def test_a_peer_that_fails_is_left_out_and_we_are_not() -> None:
     assert results.row_told(row, found["r"]).goals == ()
     with pytest.raises(LoadError, match="refused"):
         measured(peers, [Row("r", "firearrow", {"firearrow": work, "apache": done}, ())], 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("after", "ticks"),
+    [
+        pytest.param({1: [10, 5, 0, 0], 2: [30, 0, 0, 0]}, 5 + 20, id="all live"),
+        pytest.param({1: [10, 0, 40, 2], 3: [1, 2, 0, 0]}, 42 - 10 + 3, id="one ended and was waited for"),
+        pytest.param({1: [17, 0, 0, 0]}, 7, id="one ended and nobody counts it"),
+    ],
+)
+def test_cpu_time_of_a_family(after: dict[int, list[int]], ticks: int) -> None:
+    before = {1: [10, 0, 0, 0], 2: [10, 0, 0, 0]}
+    assert cpu_s(before, after) == pytest.approx(ticks * TICK_S)
 
 
 def test_files_to_be_read_are_in_the_cache(tmp_path: Path) -> None:
