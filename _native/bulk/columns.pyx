@@ -11,19 +11,15 @@ from firearrow._native.bulk.fills cimport (
 )
 from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX
 from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most
-from firearrow._native.bulk.prefetch cimport CACHE_LINE, call_head, fa_prefetch
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.bulk.utf8 cimport is_utf8
-from firearrow._native.store.bytes cimport get_i32
-from firearrow._native.store.layout cimport AT_SIZE, SYS_COMPRESSED
+from firearrow._native.store.layout cimport SYS_COMPRESSED
 from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, record_of
 
 from firearrow._native.store.record import RecordError
 
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 cdef enum:
-    HEAD_AHEAD = 16                             # records whose bytes are asked for before they are wanted
-    TAIL_AHEAD = 8
     FINE = 0
     ODD = 1                                     # its properties are to be repaired, or its body opened
     CHANGED = 2
@@ -113,7 +109,7 @@ cdef class Columns:
         cdef RecordView *view
         cdef int state = FINE
         while state == FINE and self.count < room and self.size < bytes_max:
-            approach(self.spans, self.first + self.count)
+            self.spans.ahead(self.first + self.count)
             view = &self.views[self.count]
             if self.spans.view(self.first + self.count, view) != RECORD_OK:
                 return CHANGED
@@ -288,20 +284,6 @@ cdef class Columns:
             self.texts(first, sizeof(Pair), total, "properties"),
             self.texts(first + sizeof(Text), sizeof(Pair), total, "properties"),
         )
-
-
-cdef inline void approach(Spans spans, Py_ssize_t index) noexcept nogil:
-    """Asks for the head of a record some way ahead, and for the end, where topic and properties are, of a nearer one."""
-    cdef const unsigned char *record
-    if index + HEAD_AHEAD < spans.count:
-        record = spans.data + spans.positions[index + HEAD_AHEAD]
-        call_head(record)
-    if index + TAIL_AHEAD < spans.count:
-        record = spans.data + spans.positions[index + TAIL_AHEAD]
-        record += get_i32(record + AT_SIZE)
-        fa_prefetch(record - CACHE_LINE)
-        fa_prefetch(record - 2 * CACHE_LINE)
-        fa_prefetch(record - 3 * CACHE_LINE)
 
 
 cdef Py_ssize_t next_bad_topic(RecordView *views, Py_ssize_t index, Py_ssize_t count) noexcept nogil:

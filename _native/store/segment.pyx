@@ -351,7 +351,6 @@ cdef class Segment:
 
 cdef int zero_tail(Segment segment, int64_t position) except -1:
     """Zero what is not zero behind a position; holes of a sparse file stay holes."""
-    cdef bytes zeros = bytes(65536)
     cdef int64_t data, hole, piece
     cdef int status
     while position < segment.size:
@@ -362,9 +361,9 @@ cdef int zero_tail(Segment segment, int64_t position) except -1:
         hole = min(os.lseek(segment.fd, data, os.SEEK_HOLE), segment.size)
         position = data
         while position < hole:
-            piece = min(hole - position, <int64_t> 65536)
-            if os.pread(segment.fd, piece, position) != zeros[:piece]:
-                status = segment.write_at(position, <const uint8_t *> <char *> zeros, piece)
+            piece = min(hole - position, <int64_t> ZEROS_BYTES)
+            if os.pread(segment.fd, piece, position).count(0) < piece:
+                status = segment.write_at(position, ZEROS, piece)
                 if status < 0:
                     raise OSError(-status, os.strerror(-status), segment.path)
             position += piece
