@@ -243,6 +243,17 @@ def test_a_gate_that_changes_all_the_time_stays_small() -> None:
     assert (len(gate), "t19999" in gate) == (0, False)
 
 
+def test_a_topic_that_was_deleted_and_made_again_is_counted_again(room: Room) -> None:
+    line = Line(room)
+    for sent in (3, 2):
+        room.gate.put("T", queues=1, sendable=True, multi_tags=False)
+        line.feed(*(plain(at, topic="T") for at in range(sent)))
+        room.loop.turn()
+        assert room.stats.counts("T")[0].value == sent
+        room.gate.drop("T")
+        room.stats.forget_topic("T")
+
+
 def test_each_topic_is_counted(room: Room) -> None:
     for n in range(30):
         room.gate.put(f"T{n}", queues=1, sendable=True, multi_tags=False)

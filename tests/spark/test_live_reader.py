@@ -259,7 +259,8 @@ def test_connections_that_break_lose_nothing_and_repeat_nothing(
     peer: Peer, sent: Sent, beside: Beside
 ) -> None:
     detour = beside.enter(Detour(peer))
-    lifetimes = (9000 + broken * 37 % 9000 for broken in count())  # an answer of 32 takes some 8 KB
+    # one answer, some 8 KB, and a part of the next
+    lifetimes = (9000 + broken * 1237 % 9000 for broken in count())
     beside.call(lambda: setattr(detour.broker, "lifetimes", lifetimes))
     with BrokerOrigin(Target(name_server=detour.name_server)).open() as reader:
         found = [n for spans in reader.read(sent.whole, ALL, never, bytes_max=1) for n in numbers(spans)]
