@@ -4,11 +4,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcpy
 
 from firearrow._native.bulk.edits cimport Edits, Plan, edited_bytes_max, put_edited
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.store.bytes cimport put_i16, put_i32
+from firearrow._native.store.farcopy cimport copy_far
 from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX, SYS_COMPRESSED
 from firearrow._native.store.record cimport RECORD_OK, RecordView
 
@@ -54,7 +54,7 @@ cdef uint8_t *put_item(const Plan *plan, const RecordView *view, uint8_t *to) no
     put_i32(to + 8, 0)
     put_i32(to + ITEM_AT_FLAG, view.flag)
     put_i32(to + ITEM_AT_BODY_BYTES, <int32_t> view.body.length)
-    memcpy(to + ITEM_HEAD_BYTES, view.body.at, view.body.length)
+    copy_far(to + ITEM_HEAD_BYTES, view.body.at, view.body.length)
     put_i16(properties - 2, <short> (end - properties))
     return end
 

@@ -5,6 +5,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX, write_host
 from firearrow._native.bulk.pairs cimport Pair, place_of
+from firearrow._native.store.farcopy cimport copy_far
 from firearrow._native.store.layout cimport HOST_V4_BYTES
 from firearrow._native.store.record cimport RecordView, Text
 
@@ -65,7 +66,7 @@ cdef void write_texts(
 cdef inline void copy(char *to, const uint8_t *at, Py_ssize_t length) noexcept nogil:
     """Most texts are short: two copies of a fixed size, which may overlap, are quicker than a call."""
     if length > 32 or length < 4:
-        memcpy(to, at, length)
+        copy_far(to, at, length)
     elif length >= 16:
         memcpy(to, at, 16)
         memcpy(to + length - 16, at + length - 16, 16)

@@ -21,7 +21,7 @@ from enum import IntEnum
 from firearrow._native.store.record import RecordError
 
 cdef enum:
-    LIKELY_AHEAD = 4
+    LIKELY_AHEAD = 8
 
 cdef int64_t SIZE_MAX = 0x7FFFFFFF
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF

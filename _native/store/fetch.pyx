@@ -9,10 +9,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t
-from libc.string cimport memcpy
 
 from firearrow._native.store.astray cimport brought_back
 from firearrow._native.store.bytes cimport get_i32, get_i64
+from firearrow._native.store.farcopy cimport copy_far
 from firearrow._native.store.layout cimport (
     AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
 )
@@ -216,5 +216,5 @@ cdef void copy_picked(const Scan *scan, uint8_t *to) noexcept nogil:
         while n < scan.count and scan.picked[n].at == at + size:
             size += scan.picked[n].size
             n += 1
-        memcpy(to, at, size)
+        copy_far(to, at, size)
         to += size

@@ -2,6 +2,7 @@
 
 import ipaddress
 import lzma
+import random
 import pickle
 import struct
 import zlib
@@ -277,6 +278,14 @@ def test_opened_bodies_count_for_the_bytes_of_a_batch() -> None:
     assert spans.bytes < 10_000
     parts = list(record_batches(spans, ["body"], BROKER, open_bodies=True, bytes_max=250_000))
     assert [len(part) for part in parts] == [3, 3, 3, 1]
+
+
+def test_bodies_of_all_lengths_are_whole() -> None:
+    """Short ones and long ones are copied by other means (farcopy.pxd)."""
+    whole = random.Random(5).randbytes(9000)
+    bodies = [whole[:length] for length in (*range(40), *range(505, 520), 1023, 1024, 1025, 9000)]
+    spans = spans_of(*map(record_bytes, bodies))
+    assert record_batch(spans, ["body"], BROKER, open_bodies=True)["body"].to_pylist() == bodies
 
 
 def test_more_than_an_offset_holds_is_refused() -> None:
