@@ -2,8 +2,8 @@
 
 import ipaddress
 import lzma
-import random
 import pickle
+import random
 import struct
 import zlib
 from datetime import UTC, datetime, timedelta
