@@ -9,6 +9,10 @@ cdef int32_t body_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     return <int32_t> (fa_crc32(at, length) & 0x7FFFFFFF)
 
 
+cdef uint32_t whole_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    return fa_crc32(at, length)
+
+
 cdef int32_t java_hash_more(int32_t hash, const uint8_t *at, Py_ssize_t length) noexcept nogil:
     """Go on hashing the UTF-16 units of UTF-8 text. A broken sequence counts as Java's replacement character."""
     cdef const uint8_t *end = at + length

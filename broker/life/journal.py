@@ -27,14 +27,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firearrow._native.store.names import make_folder, sync_folder
+from firearrow._native.store.notes import put_note
 
 log = logging.getLogger("firearrow.journal")
 
 HEAD = struct.Struct(">IBHiqq")
-CHECKED = struct.Struct(">BHiqq")
-"""The head behind its CRC."""
 FILE_BYTES = 1 << 20
-CANCEL_BYTES = HEAD.size
+HEAD_BYTES = HEAD.size
+CANCEL_BYTES = HEAD_BYTES
 """Kept free at a file's end: a disk that is full must not keep us from voiding what was noted for it."""
 NAME_BYTES_MAX = 600
 DRAFT, SPARE = "packing", "spare"
@@ -51,6 +51,7 @@ class Kind(IntEnum):
     REVIVE = 6
 
 
+CANCEL = Kind.CANCEL  # looked up for each note, which takes longer in an enum
 SINGLE = frozenset({Kind.TIMER, Kind.DECIDED})
 """Each value stands for itself; of the other kinds a later value takes the place of an earlier one."""
 
@@ -105,15 +106,11 @@ class Journal:
         text = name.encode("utf-8", "replace")
         if len(text) > NAME_BYTES_MAX:
             raise ValueError(f"a name of {len(text)} bytes, at most {NAME_BYTES_MAX}")
-        size = HEAD.size + len(text)
-        if (
-            self._at + size > FILE_BYTES - (0 if kind == Kind.CANCEL else CANCEL_BYTES)
-            and not self._has_begun()
-        ):
+        kept = 0 if kind is CANCEL else CANCEL_BYTES
+        if self._at + HEAD_BYTES + len(text) > FILE_BYTES - kept and not self._has_begun():
             return
         assert self._map is not None
-        self._map[self._at : self._at + size] = _encoded(kind, text, number, value, end)
-        self._at += size
+        self._at = put_note(self._map, self._at, kind, text, number, value, end)
         if end:
             self._promised, self._uncancelled = self._at, True
 
@@ -319,9 +316,10 @@ def _zeros(path: Path) -> tuple[int, mmap.mmap]:
         raise
 
 
-def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytes:
-    entry = CHECKED.pack(kind, len(text), number, value, end) + text
-    return zlib.crc32(entry).to_bytes(4, "big") + entry
+def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytearray:
+    entry = bytearray(HEAD_BYTES + len(text))
+    put_note(entry, 0, kind, text, number, value, end)
+    return entry
 
 
 def entries_of(data: bytes) -> Iterator[Entry]:

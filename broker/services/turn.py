@@ -46,7 +46,7 @@ class Waiting(Protocol):
     @property
     def since_ms(self) -> int: ...
     @property
-    def queues(self) -> list[Queue]: ...
+    def queues(self) -> set[Queue]: ...
     def let_go(self) -> None: ...
     def let_go_early(self) -> None: ...
     def let_go_late(self) -> None: ...
@@ -73,8 +73,8 @@ class Parked:
     since_ms: int
 
     @property
-    def queues(self) -> list[Queue]:
-        return [self.queue]
+    def queues(self) -> set[Queue]:
+        return {self.queue}
 
     def let_go(self) -> None:
         if self.peer is not None and self.answer is not None and not self.peer.closed:
@@ -198,7 +198,7 @@ class Turn:
                 waiting.let_go()
             for _, then in following:
                 then(True)
-            self._news({queue for waiting in staged for queue in waiting.queues})
+            self._news(set().union(*(waiting.queues for waiting in staged)))
             return None
         self._unsynced_following.extend(following)
         for waiting in staged:
