@@ -62,7 +62,7 @@ def sample(row: Row, name: str, server: Server, part: float) -> Sample:
     """The least disturbed of some; of one if it was not disturbed."""
     tries: list[tuple[float, Sample]] = []
     for _ in range(TRIES):
-        with row.entered(name, server, part), MemoryWatch(server) as memory:
+        with server.awake(), row.entered(name, server, part), MemoryWatch(server) as memory:
             back(max(1, int(BACKED_BYTES * min(1, part))))
             mine, busy, began, loads = server.cpu_s(), busy_s(), time.perf_counter(), os.times()
             done = row.work[name](server, part)
@@ -83,7 +83,8 @@ def prepared(chosen: list[Row], peers: Mapping[str, Server], part: float) -> Non
         if row.prepare is not None:
             for name in dict.fromkeys(server_of(name) for name in row.work):
                 if name in peers:
-                    row.prepare(peers[name], part)
+                    with peers[name].awake():
+                        row.prepare(peers[name], part)
 
 
 def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: float) -> dict[str, Found]:

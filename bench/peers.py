@@ -57,5 +57,6 @@ def started(stack: ExitStack, wanted: set[str], root: Path, part: float) -> dict
             folder.mkdir()
             server = make(folder)
             stack.callback(server.stop)
+            server.rest()
             found.update(dict.fromkeys(names, server))
     return found

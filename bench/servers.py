@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from firearrow._native.wire.command import RemotingCommand
 
 Address = tuple[str, int]
 SERVER_CPU = 0
+WAKING_S = 2
+"""What a process that was stopped has to catch up with."""
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>apache</artifactId><version>1</version><packaging>pom</packaging><dependencies>
 <dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-broker</artifactId><version>5.5.0</version></dependency>
@@ -28,12 +32,14 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0<
 
 @dataclass
 class Server:
-    """A running broker. `ready_s`: from the start of its process to its first answer to a stored send."""
+    """A running broker. `ready_s`: from the start of its process to its first answer to a stored send. `restless`: it
+    works also while nobody asks, so it is stopped (SIGSTOP) whenever others are measured."""
 
     name: str
     address: Address
     ready_s: float
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    restless: bool = False
 
     @property
     def is_broker(self) -> bool:
@@ -58,7 +64,27 @@ class Server:
             / 1e9
         )
 
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """For as long as something is asked of it."""
+        if self.restless:
+            self._signal(signal.SIGCONT)
+            time.sleep(WAKING_S)
+        try:
+            yield
+        finally:
+            self.rest()
+
+    def rest(self) -> None:
+        if self.restless:
+            self._signal(signal.SIGSTOP)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self.processes:
+            process.send_signal(number)
+
     def stop(self) -> None:
+        self._signal(signal.SIGCONT)
         for process in reversed(self.processes):
             process.send_signal(signal.SIGTERM)
             try:
@@ -207,7 +233,7 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
     started = time.monotonic()
     broker = jvm("broker.Broker", "broker.conf", "-Xms1g", "-Xmx1g")
     _first_send(broker, ("127.0.0.1", port), log)
-    return Server("apache", ("127.0.0.1", port), time.monotonic() - started, [names, broker])
+    return Server("apache", ("127.0.0.1", port), time.monotonic() - started, [names, broker], restless=True)
 
 
 def _wait_port(address: Address, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -95,13 +95,13 @@ class Stats:
         self.put_all(messages, size, requests)
 
     def put_all(self, messages: int, size: int, requests: int) -> None:
-        """As `put`, of topics that were counted where `counts` says."""
+        """As `put`, of topics that tell it where `counts` says."""
         self.put_times += messages
         self.put_bytes += size
         self._add("BROKER_PUT_NUMS", self.cluster_name, messages, requests)
 
     def counts(self, topic: str) -> tuple[Count, Count]:
-        """Where the topic's messages and bytes are counted, until it is forgotten; beyond ITEMS_MAX nobody looks."""
+        """Where the topic's messages and bytes are told, until it is forgotten; beyond ITEMS_MAX nobody looks."""
         return (
             self._counter("TOPIC_PUT_NUMS", topic) or Count(),
             self._counter("TOPIC_PUT_SIZE", topic) or Count(),

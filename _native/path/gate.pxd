@@ -11,14 +11,20 @@ from firearrow._native.path.count cimport Count
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.store cimport MessageStore
 
-cdef struct Slot:
+cdef enum:
+    NAME_HERE_BYTES = 46
+
+cdef struct Slot:                         # a cache line: with many topics each look at an object waits for memory
     Py_hash_t hash
     void *topic                           # a Topic; NULL with `used`: it went
     bint used
+    uint8_t name_bytes                    # 0: the name is too long to stand here
+    uint8_t name[NAME_HERE_BYTES]
 
 cdef class Place:
     # One queue of a topic.
     cdef ConsumeQueue queue
+    cdef tuple name                       # (topic, queue id), as news have it
     cdef int64_t run                      # number of the run that touched it last
 
 cdef class Topic:
@@ -27,10 +33,14 @@ cdef class Topic:
     cdef readonly int32_t queues          # a sender may name those below: the greater count of read and write queues
     cdef readonly bint sendable, multi_tags
     cdef list places                      # queue id → Place or None, as long as it has to be
+    cdef Place last                       # of them; mostly the next one too
     cdef int64_t forgotten                # the store's count when the places were found
-    cdef Count messages, bytes            # put; None: not looked up yet
+    cdef int64_t messages, bytes, requests    # put since the statistics were told
+    cdef Count messages_put, bytes_put    # there; None: not looked up yet
 
     cdef Place place(self, MessageStore store, int32_t queue_id)
+    cdef Place place_found(self, MessageStore store, int32_t queue_id)
+    cdef int tell(self, stats) except -1
 
 cdef class Gate:
     cdef readonly dict topics             # name → Topic

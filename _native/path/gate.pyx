@@ -2,7 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 cdef extern from *:
     """
@@ -22,6 +22,7 @@ cdef enum:
 cdef class Place:
     def __cinit__(self, ConsumeQueue queue):
         self.queue = queue
+        self.name = (queue.topic, queue.queue_id)
         self.run = -1
 
 
@@ -37,6 +38,12 @@ cdef class Topic:
 
     cdef Place place(self, MessageStore store, int32_t queue_id):
         """The queue, made if need be; the caller has checked its number."""
+        if self.forgotten == store.dispatch.forgotten and self.last is not None and self.last.queue.queue_id == queue_id:
+            return self.last
+        self.last = self.place_found(store, queue_id)
+        return self.last
+
+    cdef Place place_found(self, MessageStore store, int32_t queue_id):
         if self.forgotten != store.dispatch.forgotten:
             self.places = []
             self.forgotten = store.dispatch.forgotten
@@ -47,6 +54,24 @@ cdef class Topic:
             found = Place(store.dispatch.queue_of(self.name, queue_id, True))
             self.places[queue_id] = found
         return <Place> found
+
+    cdef int tell(self, stats) except -1:
+        """What was put since the last time."""
+        if self.messages_put is None:
+            self.messages_put, self.bytes_put = stats.counts(self.text)
+        self.messages_put.value += self.messages
+        self.bytes_put.value += self.bytes
+        self.messages_put.times += self.requests
+        self.bytes_put.times += self.requests
+        self.messages = self.bytes = self.requests = 0
+        return 0
+
+
+cdef inline bint is_called(const Slot *slot, const uint8_t *name, Py_ssize_t length) noexcept:
+    if slot.name_bytes:
+        return slot.name_bytes == length and memcmp(slot.name, name, length) == 0
+    own = (<Topic> slot.topic).name
+    return PyBytes_GET_SIZE(own) == length and memcmp(PyBytes_AS_STRING(own), name, length) == 0
 
 
 cdef class Gate:
@@ -105,21 +130,20 @@ cdef class Gate:
         slot.used = True
         slot.hash = hash
         slot.topic = <void *> topic
+        slot.name_bytes = 0
+        if 0 < PyBytes_GET_SIZE(topic.name) <= NAME_HERE_BYTES:
+            slot.name_bytes = <uint8_t> PyBytes_GET_SIZE(topic.name)
+            memcpy(slot.name, PyBytes_AS_STRING(topic.name), slot.name_bytes)
         return 0
 
     cdef Slot *slot_of(self, const uint8_t *name, Py_ssize_t length, Py_hash_t hash) noexcept:
         """Where the topic stands, or the free slot in which its search ends."""
         cdef Py_ssize_t at = hash & (self.slots_count - 1)
         cdef Slot *slot
-        cdef Topic topic
         while True:
             slot = &self.slots[at]
-            if not slot.used:
+            if not slot.used or (slot.topic is not NULL and slot.hash == hash and is_called(slot, name, length)):
                 return slot
-            if slot.topic is not NULL and slot.hash == hash:
-                topic = <Topic> slot.topic
-                if PyBytes_GET_SIZE(topic.name) == length and memcmp(PyBytes_AS_STRING(topic.name), name, length) == 0:
-                    return slot
             at = (at + 1) & (self.slots_count - 1)
 
     cdef int make_room(self) except -1:

@@ -70,7 +70,7 @@ cdef class Run:
     @property
     def queues(self):
         cdef Place place
-        return {(place.queue.topic, place.queue.queue_id) for place in self.places}
+        return {place.name for place in self.places}
 
     def let_go(self):
         self.deliver(ALL)

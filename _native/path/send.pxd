@@ -27,7 +27,7 @@ cdef class Sender:
     cdef int64_t from_ms                  # no sends are taken before
     cdef Receipt receipt
     cdef Run run
-    cdef int64_t messages, bytes, requests    # put since the statistics were told
+    cdef list counted                     # Topics that have something to tell
     cdef int64_t runs
     cdef uint8_t *room
 

@@ -35,6 +35,7 @@ cdef class Sender:
         self.clock = clock
         self.next_id = next_id
         self.host = host
+        self.counted = []
         self.room = <uint8_t *> PyMem_Malloc(ROOM_BYTES)
         if self.room is NULL:
             raise MemoryError()
@@ -89,7 +90,8 @@ cdef class Sender:
 
     cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1:
         """All but body, properties and flag of a batch's items."""
-        message.topic, message.born_host, message.store_host = text_of(topic.name), text_of(front.host), text_of(self.host)
+        cdef const Span *name = &fields.value[TOPIC_VALUE]    # the topic's own bytes may be far away
+        message.topic, message.born_host, message.store_host = Text(at=name.at, length=name.length), text_of(front.host), text_of(self.host)
         message.queue_id = <int32_t> fields.queue_id
         message.flag = fields.flag
         message.sys_flag = fields.sys_flag & KEPT | (MULTI_TAGS if topic.multi_tags else 0)
@@ -196,19 +198,22 @@ cdef class Sender:
 
     cdef int note(self, Topic topic, Place place, int64_t messages, int64_t end, int64_t size) except -1:
         """So many messages of one request were staged in the queue, up to `end` of the log."""
-        if topic.messages is None:
-            topic.messages, topic.bytes = self.stats.counts(topic.text)
-        topic.messages.value += messages
-        topic.messages.times += 1
-        topic.bytes.value += size
-        topic.bytes.times += 1
-        self.messages += messages
-        self.bytes += size
-        self.requests += 1
+        if topic.requests == 0:
+            self.counted.append(topic)
+        topic.messages += messages
+        topic.bytes += size
+        topic.requests += 1
         return self.run.note(place, end)
 
     def count(self):
         """Tell what was put to all topics since the last time: somebody looks."""
-        if self.requests > 0:
-            self.stats.put_all(self.messages, self.bytes, self.requests)
-            self.messages = self.bytes = self.requests = 0
+        cdef int64_t messages = 0, size = 0, requests = 0
+        cdef Topic topic
+        for topic in self.counted:
+            messages += topic.messages
+            size += topic.bytes
+            requests += topic.requests
+            topic.tell(self.stats)
+        self.counted.clear()
+        if requests > 0:
+            self.stats.put_all(messages, size, requests)

@@ -12,6 +12,11 @@ from firearrow._native.store.store import MessageStore
 
 log = logging.getLogger("firearrow.flusher")
 
+QUEUES_REST = 30
+"""For so many times as long as queues and index took they are left alone: each of many thousand queues has a file to be
+synced, and what a power cut takes of them is read from the log again."""
+QUEUES_THOROUGH_S = 60.0
+"""As often as Apache flushes all of them."""
 SETTLE_S = 0.1
 """Who waits for the log looks again by then: the thread may have ended."""
 
@@ -113,9 +118,12 @@ class Flusher:
             with self._passed:
                 self._passed.notify_all()
         self._prepare()
-        if self._loop.time() >= self._queues_at:
+        began = self._loop.time()
+        if began >= self._queues_at:
             self._flush_queues()
-            self._queues_at = self._loop.time() + self._queue_interval_ms() / 1000
+            now = self._loop.time()
+            rest_s = min(QUEUES_REST * (now - began), QUEUES_THOROUGH_S)
+            self._queues_at = now + max(rest_s, self._queue_interval_ms() / 1000)
 
     def _give_up(self, error: Exception) -> None:
         """The first of the threads to whom the disk refused tells it; the other one hears the same."""

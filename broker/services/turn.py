@@ -198,7 +198,7 @@ class Turn:
                 waiting.let_go()
             for _, then in following:
                 then(True)
-            self._news(set().union(*(waiting.queues for waiting in staged)))
+            self._news(_queues(staged))
             return None
         self._unsynced_following.extend(following)
         for waiting in staged:
@@ -272,6 +272,11 @@ class Turn:
         if self._run is not None:
             self._run.close()
             self._run = None
+
+
+def _queues(staged: list[Waiting]) -> set[Queue]:
+    """There may be hundreds, mostly in one run: not copied then."""
+    return staged[0].queues if len(staged) == 1 else set().union(*(waiting.queues for waiting in staged))
 
 
 def _refuse(staged: list[Waiting], following: list[tuple[int, Callable[[bool], None]]], remark: str) -> None:

@@ -249,6 +249,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_counted_again(room: Room) ->
         room.gate.put("T", queues=1, sendable=True, multi_tags=False)
         line.feed(*(plain(at, topic="T") for at in range(sent)))
         room.loop.turn()
+        room.stats.gather()
         assert room.stats.counts("T")[0].value == sent
         room.gate.drop("T")
         room.stats.forget_topic("T")
