@@ -27,8 +27,8 @@ Made by `python -m bench.report` from `bench/results.ndjson`; nothing here is wr
 rounds of random order; a figure is the median of its rounds (of maxima and memory the most), and samples that others
 disturbed are taken again. Apache's brokers stand still while others are measured, as they work also while nobody asks.
 Memory is asked of the machine's host before each sample, not within it (`bench/backing.py` says why; rows of commits
-before `e48914e` paid for it, and so did the Spark rows of `8e597ac`). Ratios are the result; the figures beside them are
-of one small machine.
+before `e48914e` paid for it, and so did the Spark rows of `8e597ac`). Ratios are the result; the figures beside them
+are of one small machine.
 The load is native, and checks what it gets: codes, opaques, consecutive queue offsets, CRCs of bodies, and end to end
 that each message comes once. `c x d`: connections, and requests on the way on each. Latencies at a given rate count
 from the moment at which a message should have begun (coordinated omission); those of the flat-out rows are of half

@@ -149,7 +149,13 @@ class Living:
 
     def _kept(self, number: int) -> None:
         if not self._saver.failing:
+            self._saver.aside(lambda: self._drop_before(number))
+
+    def _drop_before(self, number: int) -> None:
+        try:
             self._journal.drop_before(number)
+        except OSError as error:
+            log.error("old files of the journal stay until the next time: %s", error)
 
     def stop(self) -> None:
         """No more deliveries; what is staged is still written."""

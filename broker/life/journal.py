@@ -3,7 +3,8 @@
 An entry is noted BEFORE the record it speaks of is written, with `end`, the log's offset behind that record: at start
 it counts only if the log reaches so far. A note is a copy into a shared mapping, no system call: the kernel keeps it
 when the process dies; `sync` brings it to the disk. Files are zeroed before use, so that a full disk is an error when
-one begins, never a fault of memory. Loop thread; `sync` may run in another one.
+one begins, never a fault of memory. Loop thread; `sync` and `drop_before` may run in another one, and a full file waits
+for the next `sync`: the loop does not wait for the disk.
 
 A start packs what counts into one file, each step once: kills in quick succession do not add up, and what is restored
 need not be noted again. On a disk that takes no new file a full one is packed into the spare file that is kept for
@@ -37,6 +38,9 @@ HEAD_BYTES = HEAD.size
 CANCEL_BYTES = HEAD_BYTES
 """Kept free at a file's end: a disk that is full must not keep us from voiding what was noted for it."""
 NAME_BYTES_MAX = 600
+OLDER_KEPT = 16
+"""Full files that may wait to be synced; with one more all are synced at once."""
+IN_DOUBT = "the journal cannot be flushed, a power cut may take progress back: %s"
 DRAFT, SPARE = "packing", "spare"
 PACKED_BYTES_MAX = FILE_BYTES * 3 // 4
 """A file that stays fuller when it is packed is not: it would be full again at once."""
@@ -79,16 +83,19 @@ class Journal:
                 stale.unlink()
         self._numbers = sorted(int(path.suffix[1:]) for path in self._folder.iterdir())
         self._gone = False
+        self._lock = threading.Lock()  # of the file that is written; held for moments
+        self._on_disk = threading.Lock()  # of syncs and names; taken before the other one
         self._entries = packed(self._counting(end))
         self._pack()
         self._map: mmap.mmap | None = None
         self._fd = -1
         self._at = self._synced = self._promised = 0
+        self._older: list[int] = []
+        self._owed = False
         self._spare: tuple[int, mmap.mmap] | None = None
         self._full = False
         self._named = False
         self._doubt: OSError | None = None
-        self._lock = threading.Lock()
         self._begin()
         self._uncancelled = True
         self.cancel(end)
@@ -123,26 +130,52 @@ class Journal:
     @property
     def has_promises(self) -> bool:
         """Entries that must be on the disk before the records they speak of (SYNC_FLUSH)."""
-        return self._promised > self._synced
+        return self._owed or self._promised > self._synced
 
     def sync(self) -> None:
-        """Bring what was noted before the call to the disk. OSError: it is in doubt, and so is this file until
-        another one begins; the kernel would call the next sync good."""
-        with self._lock:
-            if self._doubt is not None:
-                raise OSError(self._doubt.errno, self._doubt.strerror)
-            at = self._at
-            if at != self._synced and self._fd >= 0:
-                try:
-                    os.fdatasync(self._fd)
-                except OSError as error:
-                    log.error("the journal cannot be flushed, a power cut may take progress back: %s", error)
-                    self._doubt = error
-                    raise
-                self._synced = at
+        """Bring what was noted before the call to the disk, older files first. OSError: it is in doubt, and so is the
+        file until another one begins; the kernel would call the next sync good."""
+        with self._on_disk:
+            self._sync_older()
+            with self._lock:
+                if self._doubt is not None:
+                    raise OSError(self._doubt.errno, self._doubt.strerror)
+                fd, at, changed = self._fd, self._at, self._at != self._synced
+            if changed and fd >= 0:
+                self._sync_to(fd, at)
             if self._named or self._gone:
-                sync_folder(str(self._folder))
                 self._named = self._gone = False
+                try:
+                    sync_folder(str(self._folder))
+                except OSError:
+                    self._named = True
+                    raise
+
+    def _sync_to(self, fd: int, at: int) -> None:
+        """A file that is an older one by now is synced again, for what came meanwhile."""
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            log.error(IN_DOUBT, error)
+            with self._lock:
+                self._doubt = error if fd == self._fd else self._doubt
+            raise
+        with self._lock:
+            self._synced = at if fd == self._fd else self._synced
+
+    def _sync_older(self) -> None:
+        with self._lock:
+            older, self._older, self._owed = self._older, [], False
+        failed: OSError | None = None
+        for fd in older:
+            try:
+                os.fdatasync(fd)
+            except OSError as error:
+                log.error(IN_DOUBT, error)
+                failed = error
+            os.close(fd)
+        if failed is not None:
+            raise failed
 
     def turn(self) -> int:
         """Begin a new file if this one holds anything; its number. Once all that was noted before is in files of
@@ -152,27 +185,29 @@ class Journal:
         return self._numbers[-1]
 
     def drop_before(self, number: int) -> None:
-        for old in [each for each in self._numbers if each < number]:
-            if self._gone:  # an older file that came back alone would speak of old progress
-                sync_folder(str(self._folder))
-            self._path(old).unlink(missing_ok=True)
-            self._numbers.remove(old)
-            self._gone = True
+        """OSError."""
+        with self._on_disk:
+            for old in [each for each in self._numbers if each < number]:
+                if self._gone:  # an older file that came back alone would speak of old progress
+                    sync_folder(str(self._folder))
+                self._path(old).unlink(missing_ok=True)
+                self._numbers.remove(old)
+                self._gone = True
 
     def close(self) -> None:
-        self._close_file()
+        with self._on_disk, self._lock:
+            if self._map is not None:
+                self._map.close()
+                self._older.append(self._fd)
+                self._map, self._fd = None, -1
+            for fd in self._older:
+                os.close(fd)
+            self._older.clear()
         if self._spare is not None:
             fd, mapped = self._spare
             mapped.close()
             os.close(fd)
             self._spare = None
-
-    def _close_file(self) -> None:
-        with self._lock:
-            if self._map is not None:
-                self._map.close()
-                os.close(self._fd)
-                self._map, self._fd = None, -1
 
     def _pack(self) -> None:
         """One file in place of all that there are. It is there, whole, before they go; on a full disk they stay."""
@@ -201,11 +236,14 @@ class Journal:
     def _begin(self) -> None:
         number = self._numbers[-1] + 1 if self._numbers else 0
         fd, mapped = _zeros(self._path(number))
-        if self._map is not None:
+        if len(self._older) >= OLDER_KEPT:
             with contextlib.suppress(OSError):  # it has said so
                 self.sync()
-            self._close_file()
         with self._lock:
+            if self._map is not None:
+                self._map.close()
+                self._older.append(self._fd)
+            self._owed |= self._promised > self._synced
             self._doubt, self._named = None, True
             self._map, self._fd, self._at, self._synced, self._promised = mapped, fd, 0, 0, 0
         self._numbers.append(number)
@@ -230,6 +268,10 @@ class Journal:
     def _has_packed(self) -> bool:
         """The full file's steps, each once, into the spare one. It is on the disk under its name before the full one is
         made the spare one: at any moment one of them holds all."""
+        with self._on_disk:
+            return self._pack_full()
+
+    def _pack_full(self) -> bool:
         assert self._map is not None
         data = repacked(entries_of(self._map[: self._at]))
         if self._spare is None or len(data) > PACKED_BYTES_MAX:

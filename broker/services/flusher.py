@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from firearrow._native.store.groupcommit import GroupCommit
 from firearrow._native.store.store import MessageStore
+from firearrow.broker.process import stand_back
 
 log = logging.getLogger("firearrow.flusher")
 
@@ -98,6 +99,7 @@ class Flusher:
         return self._synced(offset)
 
     def _run(self) -> None:
+        stand_back()
         while not self._stopping:
             self._wake.wait((self._queue_interval_ms() if self._commits else self._interval_ms()) / 1000)
             self._wake.clear()

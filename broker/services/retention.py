@@ -22,6 +22,7 @@ from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.disk_space import DiskUse, Pressure, pressure
+from firearrow.broker.process import stand_back
 
 log = logging.getLogger("firearrow.retention")
 
@@ -53,7 +54,7 @@ class Retention:
         self._clock = clock
         self._measure = measure
         self._moved = moved
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="retention")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="retention", initializer=stand_back)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._manual_rounds = 0

@@ -103,6 +103,11 @@ class Saver:
         self._tell()
         return future
 
+    def aside(self, work: Callable[[], None]) -> None:
+        """Do it in the writing thread; not at all once that has stopped. `work` raises nothing."""
+        if not self._stopped:
+            self._writer.submit(work)
+
     def stop(self) -> None:
         """Write what changed and return when all files are there. OSError of the last one that could not be written;
         the others are."""

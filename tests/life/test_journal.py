@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.life.journal import FILE_BYTES, HEAD, Entry, Journal, Kind, entries_of
+from firearrow.broker.life.journal import (
+    FILE_BYTES,
+    HEAD,
+    OLDER_KEPT,
+    Entry,
+    Journal,
+    Kind,
+    entries_of,
+)
 
 RUN = "firearrow-0123456789abcdef"
 
@@ -117,6 +125,69 @@ def test_files_go_when_what_they_hold_was_saved(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob(f"{RUN}.*"))) == 5
     journal.drop_before(number)
     assert [entry.value for entry in opened(tmp_path)[1]] == [-1]
+
+
+class Syncs:
+    """Which files were synced, in order; `failing` ones are not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: list[str] = []
+        self.failing: set[str] = set()
+        self._sync = os.fdatasync
+        monkeypatch.setattr(os, "fdatasync", self)
+
+    def __call__(self, fd: int) -> None:
+        name = Path(os.readlink(f"/proc/self/fd/{fd}")).name.rpartition(".")[2]
+        if name in self.failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._sync(fd)
+        self.names.append(name)
+
+
+def filled(journal: Journal, files: int) -> None:
+    """So many files more."""
+    for value in range(files * (FILE_BYTES // HEAD.size)):
+        journal.note(Kind.TIMER, "", 1, value)
+
+
+def test_full_files_are_synced_first_and_not_before_somebody_syncs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, _ = opened(tmp_path)
+    syncs = Syncs(monkeypatch)
+    journal.note(Kind.DELAY, "", 1, 5, 900)
+    filled(journal, 2)
+    assert (syncs.names, journal.has_promises) == ([], True)
+    journal.sync()
+    numbers = [int(name) for name in syncs.names]
+    assert numbers == list(range(numbers[0], numbers[0] + 3))
+    assert not journal.has_promises
+    journal.sync()
+    assert len(syncs.names) == 3
+    journal.close()
+
+
+def test_full_files_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, _ = opened(tmp_path)
+    syncs = Syncs(monkeypatch)
+    filled(journal, OLDER_KEPT + 3)
+    assert OLDER_KEPT <= len(syncs.names) <= OLDER_KEPT + 1
+    journal.close()
+
+
+def test_a_full_file_that_cannot_be_synced_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal, _ = opened(tmp_path)
+    syncs = Syncs(monkeypatch)
+    syncs.failing = {f"{journal.turn():010d}"}
+    filled(journal, 1)
+    with pytest.raises(OSError, match="Input/output"):
+        journal.sync()
+    assert ["cannot be flushed" in record.message for record in caplog.records] == [True]
+    journal.sync()
+    assert len(syncs.names) == 1
+    journal.close()
 
 
 def test_a_torn_entry_ends_the_file(tmp_path: Path) -> None:

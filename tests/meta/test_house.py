@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
         *BASICS,
     },
     "filters": {"filters", "tables", "messages", *BASICS},
-    "services": {"tables", "peer", *BASICS},
+    "services": {"tables", "peer", "process", *BASICS},
     "upkeep": {"upkeep", "tables", "life.journal", "life.timers", "config", "options", "fastjson", "errors"},
     "tables": {"peer", "tables", "errors", "clock", "fastjson", "messageids"},
     "peer": set(),
