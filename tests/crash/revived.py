@@ -48,6 +48,9 @@ class DirectSaver(Saver):
         table.save()
         table.tried = table.written = changes
 
+    def aside(self, work: Callable[[], None]) -> None:
+        work()
+
     def save_changed(self) -> asyncio.Future[bool]:
         for table in self._tables.values():
             if table.changed:
