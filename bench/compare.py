@@ -1,9 +1,9 @@
 """FireArrow beside its peers in one run: `python -m bench.compare`. Ratios are the result.
 
 Peers: floors in C, which do the least that a server can do; redis; Apache's broker. All are up at once on CPU 0, but
-Apache's stand still while others are measured, as they work also while nobody asks; the load (bench/native) runs on
-CPU 1, in rounds of random order; a figure is the median of its rounds. A sample during which others took more than a
-part of the machine is taken again. Each run appends a line to bench/results.ndjson.
+stand still while others are measured, as they may have something left to do; the load (bench/native) runs on CPU 1, in
+rounds of random order; a figure is the median of its rounds. A sample during which others took more than a part of the
+machine is taken again. Each run appends a line to bench/results.ndjson.
 """
 
 import argparse

@@ -22,6 +22,8 @@ TRIES = 3
 LONG_S = 20
 """A sample so long is not taken again."""
 WATCH_S = 0.05
+WAKING_S = 1
+"""What a server that stood still has to catch up with."""
 BACKED_BYTES = 3 << 30
 """What a sample of the usual length may take of new memory, the page cache of its log before all."""
 
@@ -62,7 +64,11 @@ def sample(row: Row, name: str, server: Server, part: float) -> Sample:
     """The least disturbed of some; of one if it was not disturbed."""
     tries: list[tuple[float, Sample]] = []
     for _ in range(TRIES):
-        with server.awake(), row.entered(name, server, part), MemoryWatch(server) as memory:
+        with (
+            server.awake(WAKING_S * min(1, part)),
+            row.entered(name, server, part),
+            MemoryWatch(server) as memory,
+        ):
             back(max(1, int(BACKED_BYTES * min(1, part))))
             mine, busy, began, loads = server.cpu_s(), busy_s(), time.perf_counter(), os.times()
             done = row.work[name](server, part)

@@ -153,6 +153,7 @@ def profiled(row: Row, seconds: float, part: float, folder: Path) -> Profile:
     name = server_of(row.ours)
     with ExitStack() as stack:
         server = started(stack, {name}, folder, part)[name]
+        stack.enter_context(server.awake())
         if row.prepare is not None:
             row.prepare(server, part)
         stack.enter_context(row.entered(row.ours, server, part))

@@ -20,8 +20,6 @@ from firearrow._native.wire.command import RemotingCommand
 
 Address = tuple[str, int]
 SERVER_CPU = 0
-WAKING_S = 2
-"""What a process that was stopped has to catch up with."""
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>bench</groupId><artifactId>apache</artifactId><version>1</version><packaging>pom</packaging><dependencies>
 <dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-broker</artifactId><version>5.5.0</version></dependency>
@@ -32,14 +30,13 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0<
 
 @dataclass
 class Server:
-    """A running broker. `ready_s`: from the start of its process to its first answer to a stored send. `restless`: it
-    works also while nobody asks, so it is stopped (SIGSTOP) whenever others are measured."""
+    """A running broker. `ready_s`: from the start of its process to its first answer to a stored send. It stands still
+    (SIGSTOP) whenever others are measured: it may have something left to do, and a JVM always has."""
 
     name: str
     address: Address
     ready_s: float
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    restless: bool = False
 
     @property
     def is_broker(self) -> bool:
@@ -65,19 +62,17 @@ class Server:
         )
 
     @contextmanager
-    def awake(self) -> Iterator[None]:
-        """For as long as something is asked of it."""
-        if self.restless:
-            self._signal(signal.SIGCONT)
-            time.sleep(WAKING_S)
+    def awake(self, settle_s: float = 0) -> Iterator[None]:
+        """For as long as something is asked of it; first it may catch up with what it could not do."""
+        self._signal(signal.SIGCONT)
+        time.sleep(settle_s)
         try:
             yield
         finally:
             self.rest()
 
     def rest(self) -> None:
-        if self.restless:
-            self._signal(signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def _signal(self, number: signal.Signals) -> None:
         for process in self.processes:
@@ -233,7 +228,7 @@ def apache(folder: Path, jars: str, *settings: str) -> Server:
     started = time.monotonic()
     broker = jvm("broker.Broker", "broker.conf", "-Xms1g", "-Xmx1g")
     _first_send(broker, ("127.0.0.1", port), log)
-    return Server("apache", ("127.0.0.1", port), time.monotonic() - started, [names, broker], restless=True)
+    return Server("apache", ("127.0.0.1", port), time.monotonic() - started, [names, broker])
 
 
 def _wait_port(address: Address, process: subprocess.Popen[bytes], log: Path) -> None:

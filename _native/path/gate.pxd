@@ -12,9 +12,9 @@ from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.store cimport MessageStore
 
 cdef enum:
-    NAME_HERE_BYTES = 46
+    NAME_HERE_BYTES = 30
 
-cdef struct Slot:                         # a cache line: with many topics each look at an object waits for memory
+cdef struct Slot:                         # 48 bytes: with many topics each look at an object waits for memory
     Py_hash_t hash
     void *topic                           # a Topic; NULL with `used`: it went
     bint used

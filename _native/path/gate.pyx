@@ -151,7 +151,7 @@ cdef class Gate:
         cdef Py_ssize_t count = SLOTS_MIN
         if 2 * (self.slots_used + 1) <= self.slots_count:
             return 0
-        while count < 4 * (len(self.topics) + 1):
+        while count < 3 * (len(self.topics) + 1):
             count *= 2
         fresh = <Slot *> PyMem_Calloc(count, sizeof(Slot))
         if fresh is NULL:
