@@ -17,7 +17,7 @@ cdef enum:
 cdef struct Slot:                         # 48 bytes: with many topics each look at an object waits for memory
     Py_hash_t hash
     void *topic                           # a Topic; NULL with `used`: it went
-    bint used
+    uint8_t used
     uint8_t name_bytes                    # 0: the name is too long to stand here
     uint8_t name[NAME_HERE_BYTES]
 

@@ -144,12 +144,13 @@ class Journal:
             if changed and fd >= 0:
                 self._sync_to(fd, at)
             if self._named or self._gone:
-                self._named = self._gone = False
+                self._named = False  # one that begins from here on is for the next sync
                 try:
                     sync_folder(str(self._folder))
                 except OSError:
                     self._named = True
                     raise
+                self._gone = False
 
     def _sync_to(self, fd: int, at: int) -> None:
         """A file that is an older one by now is synced again, for what came meanwhile."""
@@ -165,7 +166,7 @@ class Journal:
 
     def _sync_older(self) -> None:
         with self._lock:
-            older, self._older, self._owed = self._older, [], False
+            older, self._older = self._older, []
         failed: OSError | None = None
         for fd in older:
             try:
@@ -176,11 +177,13 @@ class Journal:
             os.close(fd)
         if failed is not None:
             raise failed
+        with self._lock:  # not before: who asks for promises meanwhile has to wait for these
+            self._owed = self._owed and bool(self._older)
 
     def turn(self) -> int:
         """Begin a new file if this one holds anything; its number. Once all that was noted before is in files of
         its own, `drop_before(number)`. OSError."""
-        if self._at > HEAD.size:
+        if self._at > HEAD_BYTES:
             self._begin()
         return self._numbers[-1]
 
@@ -367,10 +370,10 @@ def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytea
 def entries_of(data: bytes) -> Iterator[Entry]:
     """The entries of a file, up to the first that is not whole."""
     at = 0
-    while at + HEAD.size <= len(data):
+    while at + HEAD_BYTES <= len(data):
         crc, kind, length, number, value, end = HEAD.unpack_from(data, at)
-        stop = at + HEAD.size + length
+        stop = at + HEAD_BYTES + length
         if kind == 0 or stop > len(data) or zlib.crc32(data[at + 4 : stop]) != crc:
             return
-        yield Entry(kind, data[at + HEAD.size : stop].decode("utf-8", "replace"), number, value, end)
+        yield Entry(kind, data[at + HEAD_BYTES : stop].decode("utf-8", "replace"), number, value, end)
         at = stop

@@ -130,8 +130,10 @@ def test_files_go_when_what_they_hold_was_saved(tmp_path: Path) -> None:
 class Syncs:
     """Which files were synced, in order; `failing` ones are not."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
         self.names: list[str] = []
+        self.promised: list[bool] = []
+        self._journal = journal
         self.failing: set[str] = set()
         self._sync = os.fdatasync
         monkeypatch.setattr(os, "fdatasync", self)
@@ -140,6 +142,7 @@ class Syncs:
         name = Path(os.readlink(f"/proc/self/fd/{fd}")).name.rpartition(".")[2]
         if name in self.failing:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.promised.append(self._journal.has_promises)
         self._sync(fd)
         self.names.append(name)
 
@@ -154,13 +157,14 @@ def test_full_files_are_synced_first_and_not_before_somebody_syncs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal, _ = opened(tmp_path)
-    syncs = Syncs(monkeypatch)
+    syncs = Syncs(monkeypatch, journal)
     journal.note(Kind.DELAY, "", 1, 5, 900)
     filled(journal, 2)
     assert (syncs.names, journal.has_promises) == ([], True)
     journal.sync()
     numbers = [int(name) for name in syncs.names]
     assert numbers == list(range(numbers[0], numbers[0] + 3))
+    assert syncs.promised == [True, True, False]
     assert not journal.has_promises
     journal.sync()
     assert len(syncs.names) == 3
@@ -169,7 +173,7 @@ def test_full_files_are_synced_first_and_not_before_somebody_syncs(
 
 def test_full_files_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, _ = opened(tmp_path)
-    syncs = Syncs(monkeypatch)
+    syncs = Syncs(monkeypatch, journal)
     filled(journal, OLDER_KEPT + 3)
     assert OLDER_KEPT <= len(syncs.names) <= OLDER_KEPT + 1
     journal.close()
@@ -179,7 +183,7 @@ def test_a_full_file_that_cannot_be_synced_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal, _ = opened(tmp_path)
-    syncs = Syncs(monkeypatch)
+    syncs = Syncs(monkeypatch, journal)
     syncs.failing = {f"{journal.turn():010d}"}
     filled(journal, 1)
     with pytest.raises(OSError, match="Input/output"):
