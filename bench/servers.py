@@ -54,7 +54,7 @@ class Server:
         """CPU time that the threads of its processes have used, exact to the nanosecond."""
         return (
             sum(
-                int(each.read_text().split()[0])
+                _thread_ns(each)
                 for process in self.processes
                 for each in Path(f"/proc/{process.pid}/task").glob("*/schedstat")
             )
@@ -90,6 +90,14 @@ class Server:
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
+
+
+def _thread_ns(schedstat: Path) -> int:
+    """Of a thread that ends just now nothing is counted any more."""
+    try:
+        return int(schedstat.read_text().split()[0])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
 
 
 def allow_many_files() -> None:
