@@ -49,7 +49,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }
-READ_BYTES = 4 << 20
+READ_BYTES = 2 << 20
 BACKED_STORES = 3
 """What a row may take of new memory: what it reads, what it writes, what the broker does with that."""
 NATIVE_BATCHES = 32

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
 import pyarrow as pa
 
+from firearrow._native.bulk.arrow import ArrowBatch
 from firearrow._native.bulk.columns import Columns
 from firearrow._native.bulk.spans import Spans
 from firearrow._native.store.record import Record
@@ -18,7 +18,6 @@ from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
 
 BATCH_RECORDS_MAX = 8192
 BATCH_BYTES_MAX = 4 << 20
-OFFSET_MAX = (1 << 31) - 1
 PROPERTY_OF = {"tags": b"TAGS", "keys": b"KEYS", "uniqKey": b"UNIQ_KEY"}
 
 
@@ -27,86 +26,33 @@ class BodyBroken(SparkToolsError):
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
-    """Where one batch comes from; a method for each way to fill a column, told the column's name."""
-
-    found: Columns
-    broker_name: str
-
-    def numbers(self, name: str) -> pa.Array:
-        return self._array(name, None, self.found.numbers(name))
-
-    def times(self, name: str) -> pa.Array:
-        return self._array(name, *self.found.times(name))
-
-    def topic(self, name: str) -> pa.Array:
-        return self._array(name, None, *self.found.topic())
-
-    def body(self, name: str) -> pa.Array:
-        return self._array(name, None, *self.found.body())
-
-    def hosts(self, name: str) -> pa.Array:
-        return self._array(name, None, *self.found.hosts(name))
-
-    def value(self, name: str) -> pa.Array:
-        return self._array(name, *self.found.value(PROPERTY_OF[name]))
-
-    def properties(self, name: str) -> pa.Array:
-        starts, names, values = self.found.properties()
-        kind = COLUMNS[name].arrow
-        pairs = [
-            pa.Array.from_buffers(
-                pa.string(), len(offsets) // 4 - 1, [None, *map(pa.py_buffer, (offsets, text))]
-            )
-            for offsets, text in (names, values)
-        ]
-        entries = pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])
-        return pa.Array.from_buffers(kind, len(self.found), [None, pa.py_buffer(starts)], children=[entries])
-
-    def broker(self, name: str) -> pa.Array:
-        """The same name in each row."""
-        count, text = len(self.found), self.broker_name.encode()
-        if count * len(text) > OFFSET_MAX:
-            raise OverflowError(
-                f"{name}: {count * len(text)} bytes in one batch of {count} records: take fewer"
-            )
-        offsets = (np.arange(count + 1, dtype=np.int64) * len(text)).astype(np.int32)
-        return self._array(name, None, offsets.tobytes(), text * count)
-
-    def _array(self, name: str, *buffers: bytes | bytearray | None) -> pa.Array:
-        held = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
-        return pa.Array.from_buffers(COLUMNS[name].arrow, len(self.found), held)
-
-
-@dataclass(frozen=True, slots=True)
 class Column:
     arrow: pa.DataType
     ddl: str
     """Spark's name of the type."""
-    fill: Callable[[Filling, str], pa.Array]
 
 
 TIME = pa.timestamp("us", tz="UTC")
 COLUMNS: dict[str, Column] = {
-    "topic": Column(pa.string(), "string", Filling.topic),
-    "queueId": Column(pa.int32(), "int", Filling.numbers),
-    "queueOffset": Column(pa.int64(), "bigint", Filling.numbers),
-    "brokerName": Column(pa.string(), "string", Filling.broker),
-    "storeTimestamp": Column(TIME, "timestamp", Filling.times),
-    "bornTimestamp": Column(TIME, "timestamp", Filling.times),
-    "tags": Column(pa.string(), "string", Filling.value),
-    "keys": Column(pa.string(), "string", Filling.value),
-    "uniqKey": Column(pa.string(), "string", Filling.value),
-    "body": Column(pa.binary(), "binary", Filling.body),
-    "properties": Column(pa.map_(pa.string(), pa.string()), "map<string,string>", Filling.properties),
-    "flag": Column(pa.int32(), "int", Filling.numbers),
-    "sysFlag": Column(pa.int32(), "int", Filling.numbers),
-    "reconsumeTimes": Column(pa.int32(), "int", Filling.numbers),
-    "bornHost": Column(pa.string(), "string", Filling.hosts),
-    "storeHost": Column(pa.string(), "string", Filling.hosts),
-    "bodyCrc": Column(pa.int32(), "int", Filling.numbers),
-    "physicalOffset": Column(pa.int64(), "bigint", Filling.numbers),
-    "preparedTransactionOffset": Column(pa.int64(), "bigint", Filling.numbers),
+    "topic": Column(pa.string(), "string"),
+    "queueId": Column(pa.int32(), "int"),
+    "queueOffset": Column(pa.int64(), "bigint"),
+    "brokerName": Column(pa.string(), "string"),
+    "storeTimestamp": Column(TIME, "timestamp"),
+    "bornTimestamp": Column(TIME, "timestamp"),
+    "tags": Column(pa.string(), "string"),
+    "keys": Column(pa.string(), "string"),
+    "uniqKey": Column(pa.string(), "string"),
+    "body": Column(pa.binary(), "binary"),
+    "properties": Column(pa.map_(pa.string(), pa.string()), "map<string,string>"),
+    "flag": Column(pa.int32(), "int"),
+    "sysFlag": Column(pa.int32(), "int"),
+    "reconsumeTimes": Column(pa.int32(), "int"),
+    "bornHost": Column(pa.string(), "string"),
+    "storeHost": Column(pa.string(), "string"),
+    "bodyCrc": Column(pa.int32(), "int"),
+    "physicalOffset": Column(pa.int64(), "bigint"),
+    "preparedTransactionOffset": Column(pa.int64(), "bigint"),
 }
 ALL = tuple(COLUMNS)
 
@@ -166,10 +112,19 @@ def record_batches(
         first += len(found)
 
 
+def property_texts(spans: Spans, names: Sequence[str]) -> list[pa.Array]:
+    """Of each name the values, null in a message that has none. RecordError: bytes changed."""
+    schema = pa.schema([pa.field(name, pa.string()) for name in names])
+    return list(_taken(Columns(spans).batch([name.encode() for name in names]), schema).columns)
+
+
 def _batch(found: Columns, columns: Sequence[str], broker_name: str) -> pa.RecordBatch:
-    filling = Filling(found, broker_name)
-    arrays = [COLUMNS[name].fill(filling, name) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=_schema(tuple(columns)))
+    fields = [PROPERTY_OF.get(name, name) for name in columns]
+    return _taken(found.batch(fields, broker_name), _schema(tuple(columns)))
+
+
+def _taken(batch: ArrowBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch._import_from_c(batch.address, schema)
 
 
 def _opener(columns: Sequence[str], open_bodies: bool) -> Callable[[Record], bytes] | None:

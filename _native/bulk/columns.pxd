@@ -1,4 +1,4 @@
-# Records looked into once, then written out column by column into buffers laid out as Apache Arrow has them.
+# Records looked into once, then written out column by column as Apache Arrow has them.
 #
 #   views[i]                               what was found; body, topic and properties may point into `held` instead
 #   pairs[ends[i] .. ends[i + 1])          properties of record i
@@ -6,11 +6,12 @@
 #   numbers   i32 or i64 a record          texts   i32 offsets[count + 1], bytes       validity   a bit a record, 1 is there
 #   map       i32 offsets[count + 1] into the texts of names and of values
 #
-# Ownership: Columns keep the Spans, so the window; the buffers are bytearrays of exactly the column's size, the caller's.
-# Order: views and pairs when made, record by record while its bytes are at hand; topics are checked when first wanted.
+# Ownership: Columns keep the Spans, so the window; the buffers are the batch's that they are written for.
+# Order: views and pairs when made, record by record while its bytes are at hand; topics are checked when wanted.
 
 from libc.stdint cimport int32_t, int64_t
 
+from firearrow._native.bulk.arrow cimport ArrowArray
 from firearrow._native.bulk.pairs cimport Pair
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.store.record cimport RecordView, Text
@@ -22,7 +23,6 @@ cdef class Columns:
     cdef readonly Py_ssize_t first        # in the Spans
     cdef readonly Py_ssize_t count
     cdef readonly int64_t size            # bytes of the records, with bodies as opened
-    cdef bint topics_checked
     cdef Pair *pairs
     cdef int64_t room                     # for pairs
     cdef int32_t *ends                    # NULL: made without properties
@@ -35,5 +35,9 @@ cdef class Columns:
     cdef int hold(self, Text *text, bytes instead) except -1
     cdef int repair(self, Text *text) except -1
     cdef int repair_topics(self) except -1
-    cdef int need_pairs(self) except -1
-    cdef tuple texts(self, const char *first, Py_ssize_t stride, Py_ssize_t count, str name)
+    cdef int fill(self, ArrowArray *to, int kind, Py_ssize_t at, const Text *word) noexcept nogil
+    cdef int fill_numbers(self, ArrowArray *to, bint wide, Py_ssize_t at) noexcept nogil
+    cdef int fill_times(self, ArrowArray *to, Py_ssize_t at) noexcept nogil
+    cdef int fill_hosts(self, ArrowArray *to, Py_ssize_t at) noexcept nogil
+    cdef int fill_values(self, ArrowArray *to, const Text *name) noexcept nogil
+    cdef int fill_pairs(self, ArrowArray *to) noexcept nogil

@@ -1,13 +1,14 @@
 """Columns of records (see columns.pxd): sizes first, then one loop of fills a column, without an object for a record."""
 
 cimport cython
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
 
+from firearrow._native.bulk.arrow cimport ArrowArray, ArrowBatch, begin_array, new_buffer
 from firearrow._native.bulk.fills cimport (
-    OFFSET_MAX, choose, text_at, write_hosts, write_i32, write_i64, write_offsets, write_texts, write_times,
+    OFFSET_MAX, choose, repeat_text, write_hosts, write_i32, write_i64, write_offsets, write_texts, write_times,
 )
 from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX
 from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most
@@ -28,32 +29,36 @@ cdef enum:
 
 cdef RecordView SHAPE
 cdef const char *HERE = <const char *> &SHAPE
-I32_AT = {
-    "queueId": <const char *> &SHAPE.queue_id - HERE,
-    "flag": <const char *> &SHAPE.flag - HERE,
-    "sysFlag": <const char *> &SHAPE.sys_flag - HERE,
-    "reconsumeTimes": <const char *> &SHAPE.reconsume_times - HERE,
-    "bodyCrc": <const char *> &SHAPE.crc - HERE,
-}
-I64_AT = {
-    "queueOffset": <const char *> &SHAPE.queue_offset - HERE,
-    "physicalOffset": <const char *> &SHAPE.physical_offset - HERE,
-    "preparedTransactionOffset": <const char *> &SHAPE.prepared_offset - HERE,
-}
-TIME_AT = {
-    "storeTimestamp": <const char *> &SHAPE.store_time - HERE,
-    "bornTimestamp": <const char *> &SHAPE.born_time - HERE,
-}
-HOST_AT = {
-    "bornHost": <const char *> &SHAPE.born_host - HERE,
-    "storeHost": <const char *> &SHAPE.store_host - HERE,
-}
-cdef Py_ssize_t TOPIC_AT = <const char *> &SHAPE.topic - HERE
-cdef Py_ssize_t BODY_AT = <const char *> &SHAPE.body - HERE
 
+cdef enum:                                      # ways to fill a column
+    NUMBERS
+    WIDE_NUMBERS
+    TIMES
+    TOPICS
+    BODIES
+    HOSTS
+    PAIRS
+    SAME                                        # the same text for all
+    VALUES                                      # of one property
 
-cdef bytearray fresh(int64_t size):
-    return PyByteArray_FromStringAndSize(NULL, size)
+FIELDS = {
+    "topic": (TOPICS, <const char *> &SHAPE.topic - HERE),
+    "queueId": (NUMBERS, <const char *> &SHAPE.queue_id - HERE),
+    "queueOffset": (WIDE_NUMBERS, <const char *> &SHAPE.queue_offset - HERE),
+    "brokerName": (SAME, 0),
+    "storeTimestamp": (TIMES, <const char *> &SHAPE.store_time - HERE),
+    "bornTimestamp": (TIMES, <const char *> &SHAPE.born_time - HERE),
+    "body": (BODIES, <const char *> &SHAPE.body - HERE),
+    "properties": (PAIRS, 0),
+    "flag": (NUMBERS, <const char *> &SHAPE.flag - HERE),
+    "sysFlag": (NUMBERS, <const char *> &SHAPE.sys_flag - HERE),
+    "reconsumeTimes": (NUMBERS, <const char *> &SHAPE.reconsume_times - HERE),
+    "bornHost": (HOSTS, <const char *> &SHAPE.born_host - HERE),
+    "storeHost": (HOSTS, <const char *> &SHAPE.store_host - HERE),
+    "bodyCrc": (NUMBERS, <const char *> &SHAPE.crc - HERE),
+    "physicalOffset": (WIDE_NUMBERS, <const char *> &SHAPE.physical_offset - HERE),
+    "preparedTransactionOffset": (WIDE_NUMBERS, <const char *> &SHAPE.prepared_offset - HERE),
+}
 
 
 cdef void *taken(int64_t count, size_t item) except NULL:
@@ -188,102 +193,172 @@ cdef class Columns:
                 return 0
             self.repair(&self.views[index].topic)
 
-    cdef tuple texts(self, const char *first, Py_ssize_t stride, Py_ssize_t count, str name):
-        """Offsets and bytes of `count` Texts, the first at `first`, each `stride` behind the one before."""
-        cdef int64_t total
-        cdef bytearray offsets = fresh((count + 1) * sizeof(int32_t))
-        cdef int32_t *starts = <int32_t *> PyByteArray_AS_STRING(offsets)
-        cdef bytearray data
-        cdef char *to
-        with nogil:
-            total = write_offsets(first, stride, count, starts)
-        if total > OFFSET_MAX:
-            raise OverflowError(f"{name}: {total} bytes in one batch of {self.count} records: take fewer records")
-        data = fresh(total)
-        to = PyByteArray_AS_STRING(data)
-        with nogil:
-            write_texts(first, stride, count, starts, to)
-        return offsets, data
+    def batch(self, fields, str broker_name not None=""):
+        cdef ArrowBatch batch = ArrowBatch.__new__(ArrowBatch)
+        cdef bytes broker = broker_name.encode()
+        cdef Py_ssize_t index, at
+        cdef int kind, state
+        cdef Text word
+        if not begin_array(&batch.array, self.count, 1, len(fields)):
+            raise MemoryError()
+        for index, field in enumerate(fields):
+            kind, at = (VALUES, 0) if isinstance(field, bytes) else FIELDS[field]
+            word = text_of(field if kind == VALUES else broker)
+            if self.ends is NULL and (kind == VALUES or kind == PAIRS):
+                raise ValueError("these Columns were made without properties")
+            if kind == TOPICS:
+                self.repair_topics()
+            with nogil:
+                state = self.fill(batch.array.children[index], kind, at, &word)
+            if state == TOO_MANY:
+                many = f"over {OFFSET_MAX} bytes in one batch of {self.count} records"
+                raise OverflowError(f"{field}: {many}: take fewer records")
+            self.refuse(state)
+        return batch
 
-    def numbers(self, str name not None):
-        cdef bint wide = name in I64_AT
-        cdef Py_ssize_t at = I64_AT[name] if wide else I32_AT[name]
-        cdef bytearray column = fresh(self.count * (sizeof(int64_t) if wide else sizeof(int32_t)))
-        cdef char *to = PyByteArray_AS_STRING(column)
-        with nogil:
-            if wide:
-                write_i64(self.views, self.count, at, <int64_t *> to)
-            else:
-                write_i32(self.views, self.count, at, <int32_t *> to)
-        return column
+    cdef int fill(self, ArrowArray *to, int kind, Py_ssize_t at, const Text *word) noexcept nogil:
+        cdef const char *first = <const char *> self.views + at
+        if kind == NUMBERS or kind == WIDE_NUMBERS:
+            return self.fill_numbers(to, kind == WIDE_NUMBERS, at)
+        if kind == TIMES:
+            return self.fill_times(to, at)
+        if kind == HOSTS:
+            return self.fill_hosts(to, at)
+        if kind == PAIRS:
+            return self.fill_pairs(to)
+        if kind == SAME:
+            return fill_same(to, self.count, word)
+        if kind == VALUES:
+            return self.fill_values(to, word)
+        return fill_texts(to, first, sizeof(RecordView), self.count)
 
-    def times(self, str name not None):
-        cdef Py_ssize_t at = TIME_AT[name]
-        cdef bytearray column = fresh(self.count * sizeof(int64_t))
-        cdef bytearray validity = fresh((self.count + 7) // 8)
-        cdef int64_t *to = <int64_t *> PyByteArray_AS_STRING(column)
-        cdef uint8_t *bits = <uint8_t *> PyByteArray_AS_STRING(validity)
+    cdef int fill_numbers(self, ArrowArray *to, bint wide, Py_ssize_t at) noexcept nogil:
+        cdef void *numbers
+        if not begin_array(to, self.count, 2, 0):
+            return NO_MEMORY
+        numbers = new_buffer(to, 1, self.count * (sizeof(int64_t) if wide else sizeof(int32_t)))
+        if numbers is NULL:
+            return NO_MEMORY
+        if wide:
+            write_i64(self.views, self.count, at, <int64_t *> numbers)
+        else:
+            write_i32(self.views, self.count, at, <int32_t *> numbers)
+        return FINE
+
+    cdef int fill_times(self, ArrowArray *to, Py_ssize_t at) noexcept nogil:
+        cdef uint8_t *bits
+        cdef void *times
+        if not begin_array(to, self.count, 2, 0):
+            return NO_MEMORY
+        bits = <uint8_t *> new_buffer(to, 0, (self.count + 7) // 8)
+        times = new_buffer(to, 1, self.count * sizeof(int64_t))
+        if bits is NULL or times is NULL:
+            return NO_MEMORY
+        set_there(to, write_times(self.views, self.count, at, <int64_t *> times, bits))
+        return FINE
+
+    cdef int fill_hosts(self, ArrowArray *to, Py_ssize_t at) noexcept nogil:
+        cdef Text *found = <Text *> malloc(max(self.count, 1) * (sizeof(Text) + HOST_TEXT_BYTES_MAX))
+        cdef int state
+        if found is NULL:
+            return NO_MEMORY
+        write_hosts(self.views, self.count, at, <uint8_t *> (found + self.count), found)
+        state = fill_texts(to, <const char *> found, sizeof(Text), self.count)
+        free(found)
+        return state
+
+    cdef int fill_values(self, ArrowArray *to, const Text *name) noexcept nogil:
+        cdef Text *found = <Text *> malloc(max(self.count, 1) * sizeof(Text) + (self.count + 7) // 8)
+        cdef uint8_t *bits
         cdef Py_ssize_t there
-        with nogil:
-            there = write_times(self.views, self.count, at, to, bits)
-        return (None if there == self.count else validity), column
+        cdef int state
+        if found is NULL:
+            return NO_MEMORY
+        bits = <uint8_t *> (found + self.count)
+        there = choose(self.pairs, self.ends, self.count, name, found, bits)
+        state = fill_texts(to, <const char *> found, sizeof(Text), self.count)
+        if state == FINE and there < self.count:
+            state = put_bits(to, bits, there)
+        free(found)
+        return state
 
-    def topic(self):
-        if not self.topics_checked:
-            self.repair_topics()
-            self.topics_checked = True
-        return self.texts(<const char *> self.views + TOPIC_AT, sizeof(RecordView), self.count, "topic")
+    cdef int fill_pairs(self, ArrowArray *to) noexcept nogil:
+        cdef const char *first = <const char *> self.pairs
+        cdef int32_t count = self.ends[self.count]
+        cdef ArrowArray *pairs
+        cdef void *ends
+        cdef int state
+        if not begin_array(to, self.count, 2, 1) or not begin_array(to.children[0], count, 1, 2):
+            return NO_MEMORY
+        pairs = to.children[0]
+        ends = new_buffer(to, 1, (self.count + 1) * sizeof(int32_t))
+        if ends is NULL:
+            return NO_MEMORY
+        memcpy(ends, self.ends, (self.count + 1) * sizeof(int32_t))
+        state = fill_texts(pairs.children[0], first, sizeof(Pair), count)
+        if state == FINE:
+            state = fill_texts(pairs.children[1], first + sizeof(Text), sizeof(Pair), count)
+        return state
 
-    def body(self):
-        return self.texts(<const char *> self.views + BODY_AT, sizeof(RecordView), self.count, "body")
 
-    def hosts(self, str name not None):
-        cdef Py_ssize_t at = HOST_AT[name]
-        cdef Text *found = <Text *> taken(self.count, sizeof(Text))
-        cdef uint8_t *written = NULL
-        try:
-            written = <uint8_t *> taken(self.count, HOST_TEXT_BYTES_MAX)
-            with nogil:
-                write_hosts(self.views, self.count, at, written, found)
-            return self.texts(<const char *> found, sizeof(Text), self.count, name)
-        finally:
-            free(written)
-            free(found)
+cdef Text text_of(bytes raw):
+    """Of `raw`, for as long as that is held."""
+    cdef Text text
+    text.at = <const uint8_t *> PyBytes_AS_STRING(raw)
+    text.length = PyBytes_GET_SIZE(raw)
+    return text
 
-    cdef int need_pairs(self) except -1:
-        if self.ends is NULL:
-            raise ValueError("these Columns were made without properties")
-        return 0
 
-    def value(self, bytes name not None):
-        cdef Text wanted
-        cdef Text *found
-        cdef bytearray validity = fresh((self.count + 7) // 8)
-        cdef uint8_t *bits = <uint8_t *> PyByteArray_AS_STRING(validity)
-        wanted.at = <const uint8_t *> PyBytes_AS_STRING(name)
-        wanted.length = PyBytes_GET_SIZE(name)
-        self.need_pairs()
-        found = <Text *> taken(self.count, sizeof(Text))
-        try:
-            with nogil:
-                choose(self.pairs, self.ends, self.count, &wanted, found, bits)
-            return validity, *self.texts(<const char *> found, sizeof(Text), self.count, name.decode())
-        finally:
-            free(found)
+cdef void set_there(ArrowArray *to, Py_ssize_t there) noexcept nogil:
+    """So many are no nulls; if all are, the bits say nothing."""
+    to.null_count = to.length - there
+    if to.null_count == 0:
+        free(<void *> to.buffers[0])
+        to.buffers[0] = NULL
 
-    def properties(self):
-        cdef bytearray offsets
-        cdef Py_ssize_t total
-        cdef const char *first
-        self.need_pairs()
-        offsets = PyByteArray_FromStringAndSize(<const char *> self.ends, (self.count + 1) * sizeof(int32_t))
-        total = self.ends[self.count]
-        first = <const char *> self.pairs
-        return (
-            offsets,
-            self.texts(first, sizeof(Pair), total, "properties"),
-            self.texts(first + sizeof(Text), sizeof(Pair), total, "properties"),
-        )
+
+cdef int put_bits(ArrowArray *to, const uint8_t *bits, Py_ssize_t there) noexcept nogil:
+    cdef void *own = new_buffer(to, 0, (to.length + 7) // 8)
+    if own is NULL:
+        return NO_MEMORY
+    memcpy(own, bits, (to.length + 7) // 8)
+    to.null_count = to.length - there
+    return FINE
+
+
+cdef int fill_texts(ArrowArray *to, const char *first, Py_ssize_t stride, Py_ssize_t count) noexcept nogil:
+    """`count` Texts, the first at `first`, each `stride` behind the one before."""
+    cdef int32_t *starts
+    cdef int64_t total
+    cdef char *data
+    if not begin_array(to, count, 3, 0):
+        return NO_MEMORY
+    starts = <int32_t *> new_buffer(to, 1, (count + 1) * sizeof(int32_t))
+    if starts is NULL:
+        return NO_MEMORY
+    total = write_offsets(first, stride, count, starts)
+    if total > OFFSET_MAX:
+        return TOO_MANY
+    data = <char *> new_buffer(to, 2, total)
+    if data is NULL:
+        return NO_MEMORY
+    write_texts(first, stride, count, starts, data)
+    return FINE
+
+
+cdef int fill_same(ArrowArray *to, Py_ssize_t count, const Text *text) noexcept nogil:
+    cdef int32_t *starts
+    cdef char *data
+    if not begin_array(to, count, 3, 0):
+        return NO_MEMORY
+    if count * text.length > OFFSET_MAX:
+        return TOO_MANY
+    starts = <int32_t *> new_buffer(to, 1, (count + 1) * sizeof(int32_t))
+    data = <char *> new_buffer(to, 2, count * text.length)
+    if starts is NULL or data is NULL:
+        return NO_MEMORY
+    repeat_text(text, count, starts, data)
+    return FINE
 
 
 cdef Py_ssize_t next_bad_topic(RecordView *views, Py_ssize_t index, Py_ssize_t count) noexcept nogil:

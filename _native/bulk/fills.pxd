@@ -28,6 +28,7 @@ cdef void write_texts(
 cdef void write_hosts(
     RecordView *views, Py_ssize_t count, Py_ssize_t at, uint8_t *to, Text *found
 ) noexcept nogil
-cdef void choose(
+cdef void repeat_text(const Text *text, Py_ssize_t count, int32_t *starts, char *to) noexcept nogil
+cdef Py_ssize_t choose(
     Pair *pairs, const int32_t *ends, Py_ssize_t count, const Text *name, Text *found, uint8_t *bits
 ) noexcept nogil

@@ -101,11 +101,19 @@ cdef inline bint same_host(const Text *one, const Text *other) noexcept nogil:
     return one.length == other.length and memcmp(one.at, other.at, one.length) == 0
 
 
-cdef void choose(
+cdef void repeat_text(const Text *text, Py_ssize_t count, int32_t *starts, char *to) noexcept nogil:
+    cdef Py_ssize_t index
+    for index in range(count):
+        starts[index] = <int32_t> (index * text.length)
+        memcpy(to + index * text.length, text.at, text.length)
+    starts[count] = <int32_t> (count * text.length)
+
+
+cdef Py_ssize_t choose(
     Pair *pairs, const int32_t *ends, Py_ssize_t count, const Text *name, Text *found, uint8_t *bits
 ) noexcept nogil:
-    """The value of that name in each record; where there is none, nothing, and its bit is 0."""
-    cdef Py_ssize_t index, place, likely = 0
+    """The value of that name in each record; where there is none, nothing, and its bit is 0. How many are there."""
+    cdef Py_ssize_t index, place, likely = 0, there = 0
     cdef Pair *own
     memset(bits, 0, (count + 7) // 8)
     for index in range(count):
@@ -118,3 +126,5 @@ cdef void choose(
             found[index] = own[place].value
             bits[index >> 3] |= 1 << (index & 7)
             likely = place
+            there += 1
+    return there

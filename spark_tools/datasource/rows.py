@@ -3,6 +3,7 @@
 Travels to the worker by pickle; the reader is opened there, and closed with the last batch or when Spark has enough.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,9 @@ from firearrow.spark_tools.plan.loss import AtOnce
 from firearrow.spark_tools.plan.options import SourceOptions
 from firearrow.spark_tools.plan.ranges import Part
 from firearrow.spark_tools.worker import settle
+
+SIZES_ARE_OFF = 1.02
+"""Sizes of ranges are often shares of larger ones."""
 
 
 class RangePartition(InputPartition):
@@ -44,11 +48,18 @@ class Rows:
         options, lost = self.options, AtOnce(self.options.fail_on_loss)
         with self.origin.open() as reader:
             for part in partition.part:
-                for spans in reader.read(part, self.choice, lost, bytes_max=options.batch_bytes):
+                bytes_max = even(part.size, options.batch_bytes)
+                for spans in reader.read(part, self.choice, lost, bytes_max=bytes_max):
                     yield from columns.record_batches(
                         spans, self.columns, part.queue.broker_name, open_bodies=options.open_bodies,
-                        count_max=options.batch_rows, bytes_max=options.batch_bytes,
+                        count_max=options.batch_rows, bytes_max=bytes_max,
                     )  # fmt: skip
+
+
+def even(size: int, about: int) -> int:
+    """Bytes of each batch of a range of `size`: no last one of a few rows, which costs as much as the others."""
+    batches = max(1, round(size / about))
+    return max(about, math.ceil(size / batches * SIZES_ARE_OFF))
 
 
 def asked_columns(schema: StructType) -> tuple[str, ...]:

@@ -21,11 +21,10 @@ from firearrow._native.bulk.batches import (
     REPLAY_QUEUE,
     REPLAY_TOPIC,
 )
-from firearrow._native.bulk.columns import Columns
 from firearrow._native.bulk.spans import Spans
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.columns import record_batches
+from firearrow.spark_tools.columns import property_texts, record_batch, record_batches
 from firearrow.spark_tools.jobs.losses import NamedLosses
 from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
 from firearrow.spark_tools.jobs.routing import Routing, queue_of
@@ -105,32 +104,23 @@ def stored(target: Reader, places: dict[str, list[int]], lost: NamedLosses) -> I
 
 
 def own_offsets(spans: Spans) -> Pairs:
-    rows = Columns(spans)
-    return np.frombuffer(rows.numbers("queueOffset"), np.int64), np.frombuffer(
-        rows.numbers("bodyCrc"), np.int32
-    )
+    batch = record_batch(spans, ("queueOffset", "bodyCrc"), "", open_bodies=False)
+    return batch.column(0).to_numpy(), batch.column(1).to_numpy()
 
 
 def brought_offsets(spans: Spans, job: str, part: QueueRange) -> Pairs:
     """Of those that the job brought from the part's queue."""
-    rows = Columns(spans)
     queue = part.queue
-    ours = np.ones(len(rows), np.bool_)
     brought = {
         REPLAY_JOB: job, REPLAY_TOPIC: queue.topic, REPLAY_BROKER: queue.broker_name, REPLAY_QUEUE: str(queue.queue_id)
     }  # fmt: skip
-    for key, text in brought.items():
-        ours &= pc.fill_null(pc.equal(values(rows, key), text), False).to_numpy(zero_copy_only=False)
-    texts = values(rows, REPLAY_OFFSET)
-    ours &= pc.fill_null(pc.match_substring_regex(texts, r"^\d{1,18}$"), False).to_numpy(zero_copy_only=False)
-    offsets = texts.filter(pa.array(ours)).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return offsets, np.frombuffer(rows.numbers("bodyCrc"), np.int32)[ours]
-
-
-def values(rows: Columns, name: str) -> pa.Array:
-    """A property of each record, as text."""
-    return pa.Array.from_buffers(
-        pa.string(), len(rows), [pa.py_buffer(each) for each in rows.value(name.encode())]
+    *marks, offsets = property_texts(spans, (*brought, REPLAY_OFFSET))
+    [crcs] = record_batch(spans, ("bodyCrc",), "", open_bodies=False).columns
+    ours = pc.match_substring_regex(offsets, r"^\d{1,18}$")
+    for found, text in zip(marks, brought.values(), strict=True):
+        ours = pc.and_(ours, pc.equal(found, text))
+    return offsets.filter(ours).cast(pa.int64()).to_numpy(zero_copy_only=False), crcs.filter(ours).to_numpy(
+        zero_copy_only=False
     )
 
 

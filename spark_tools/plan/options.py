@@ -170,13 +170,13 @@ class SourceOptions:
         "Bytes of one part, about, as `128m`.",
         shown="`128m`",
     )
-    batch_rows: int = option("batchRows", values.whole(1, ROWS_MAX), 2048, "Rows of one Arrow batch at most.")
+    batch_rows: int = option("batchRows", values.whole(1, ROWS_MAX), 4096, "Rows of one Arrow batch at most.")
     batch_bytes: int = option(
         "batchBytes",
         values.size(1 << 16, 256 << 20),
-        2 << 20,
+        4 << 20,
         "Log bytes of one Arrow batch, about.",
-        shown="`2m`",
+        shown="`4m`",
     )
     # how much at a time
     trigger_messages: int = option(

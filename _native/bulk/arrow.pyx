@@ -1,0 +1,56 @@
+"""Arrow's C data interface, the side that hands over (see arrow.pxd)."""
+
+cimport cython
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+
+cdef bint begin_array(ArrowArray *to, int64_t length, int buffers, int children) noexcept nogil:
+    """Without buffers yet, all there, its children released. False: no memory, and nothing to release."""
+    cdef ArrowArray *own
+    cdef int index
+    memset(to, 0, sizeof(ArrowArray))
+    to.private_data = calloc(1, children * (sizeof(ArrowArray) + sizeof(ArrowArray *)) + buffers * sizeof(void *))
+    if to.private_data is NULL:
+        return False
+    own = <ArrowArray *> to.private_data
+    to.children = <ArrowArray **> (own + children)
+    to.buffers = <const void **> (to.children + children)
+    for index in range(children):
+        to.children[index] = own + index
+    to.length, to.n_buffers, to.n_children = length, buffers, children
+    to.release = release_array
+    return True
+
+
+cdef void *new_buffer(ArrowArray *of, int number, int64_t size) noexcept nogil:
+    """The array's own; NULL: no memory. What it had before is freed."""
+    cdef void *buffer = malloc(max(size, 1))
+    free(<void *> of.buffers[number])
+    of.buffers[number] = buffer
+    return buffer
+
+
+cdef void release_array(ArrowArray *array) noexcept nogil:
+    cdef int64_t index
+    cdef ArrowArray *child
+    for index in range(array.n_children):
+        child = array.children[index]
+        if child.release is not NULL:             # else it went its own way, or never began
+            child.release(child)
+    for index in range(array.n_buffers):
+        free(<void *> array.buffers[index])
+    free(array.private_data)
+    array.release = NULL
+
+
+@cython.final
+cdef class ArrowBatch:
+    def __dealloc__(self):
+        if self.array.release is not NULL:
+            self.array.release(&self.array)
+
+    @property
+    def address(self):
+        return <size_t> &self.array
