@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+JAVA_OPTIONS = (
+    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+    " -XX:-UseG1GC -XX:+UseParallelGC"
+)
 SETTINGS: Mapping[str, str] = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.speculation": "false",
-    "spark.driver.extraJavaOptions": ARROW_UNCHECKED,
-    "spark.executor.extraJavaOptions": ARROW_UNCHECKED,
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
 }
 """Filters reach the source; a sink's batches stay small; JVM and Python workers speak over Unix sockets, a sixth
 cheaper for tables; no task is run twice at a time, which would send twice; the JVM does not look anew at the bounds of
-each value of a batch that our own worker made, a tenth cheaper."""
+each value of a batch that our own worker made, a tenth cheaper; its parallel collector instead of G1, as measured another
+tenth. Who wants another collector gives both Java options himself."""
 
 
 def register(spark: "SparkSession") -> None:
