@@ -1,7 +1,8 @@
 """The Spark tools beside Spark's ordinary ways in one session: `python -m bench.spark_bench`. Ratios are the result.
 
-One store of 1-KiB messages, `local[2]`, a FireArrow broker on the same machine. Every row is the best of its rounds, in
-seconds and in CPU seconds of JVM and Python workers together, which are steadier where the machine has other work.
+One store of 1-KiB messages, `local[2]`, a FireArrow broker on the same machine. What is compared runs one behind the
+other, each time in the other order. A row is the median of its samples, a ratio that of the ratios of samples which
+belong together: the machine's pace changes within minutes. Seconds, and CPU seconds of JVM and Python workers.
 `--record` appends to bench/results.ndjson; `--memory GIB` measures what a worker takes over so large a store instead.
 """
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from statistics import median
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -52,19 +54,26 @@ SETTINGS = {
 READ_BYTES = 2 << 20
 BACKED_STORES = 3
 """What a row may take of new memory: what it reads, what it writes, what the broker does with that."""
+DECODES, READS = 3, 3
+"""Samples of a round: short ones need more of them."""
 NATIVE_BATCHES = 32
 NATIVE_BATCH_BYTES = 1 << 20
 
 
 @dataclass
-class Best:
-    """Of the rounds, each for itself."""
+class Samples:
+    """Of one row, in the order in which they were taken."""
 
-    seconds: float = float("inf")
-    cpu_s: float = float("inf")
+    seconds: list[float] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
 
     def take(self, seconds: float, cpu_s: float) -> None:
-        self.seconds, self.cpu_s = min(self.seconds, seconds), min(self.cpu_s, cpu_s)
+        self.seconds.append(seconds)
+        self.cpu_s.append(cpu_s)
+
+
+def ratio(of: list[float], to: list[float]) -> float:
+    return median(one / other for one, other in zip(of, to, strict=True))
 
 
 @dataclass
@@ -75,8 +84,15 @@ class Bench:
     store: Path
     rows: int
     work: Path
-    found: dict[str, Best] = field(default_factory=dict)
+    found: dict[str, Samples] = field(default_factory=dict)
     turn: int = 0
+    backwards: bool = False
+
+    def in_turn(self, *runs: Callable[[], None]) -> None:
+        """What belongs together, each time in the other order."""
+        for run in reversed(runs) if self.backwards else runs:
+            run()
+        self.backwards = not self.backwards
 
     def time(self, name: str, run: Callable[[], None], *, reads: Path | None = None) -> None:
         """`reads`: the folder of what it reads, if that is not the store."""
@@ -84,7 +100,7 @@ class Bench:
         before, began = family(), time.perf_counter()
         run()
         seconds = time.perf_counter() - began
-        self.found.setdefault(name, Best()).take(seconds, cpu_s(before, family()))
+        self.found.setdefault(name, Samples()).take(seconds, cpu_s(before, family()))
         print(f"  {name}: {seconds:.2f} s", file=sys.stderr)
 
     def ready(self, reads: Path) -> None:
@@ -121,32 +137,39 @@ class Bench:
             done += sum(map(len, record_batches(spans, ALL, name, open_bodies=True)))
         seconds = time.thread_time() - began
         assert done == self.rows, f"{done} of {self.rows} messages were read"
-        self.found.setdefault(row, Best()).take(seconds, seconds)
+        self.found.setdefault(row, Samples()).take(seconds, seconds)
 
     def read(self, parquet: dict[str, Path]) -> None:
-        self.time("read, rocketmq", lambda: to_nothing(self.table()))
-        self.time("scan, rocketmq", lambda: to_nothing(scan(self.spark, path=str(self.store))))
+        runs = [
+            partial(self.time, "read, rocketmq", lambda: to_nothing(self.table())),
+            partial(self.time, "scan, rocketmq", lambda: to_nothing(scan(self.spark, path=str(self.store)))),
+        ]
         for name, folder in parquet.items():
             run = partial(lambda at: to_nothing(self.spark.read.parquet(str(at))), folder)
-            self.time(f"read, parquet {name}", run, reads=folder)
+            runs.append(partial(self.time, f"read, parquet {name}", run, reads=folder))
+        for _ in range(READS):
+            self.in_turn(*runs)
 
     def export(self) -> None:
         ours, theirs = self.fresh("export"), self.fresh("frame")
         to = ["--to", ours, "--partition-by", "none"]
-        self.time("export, job", lambda: self.program(export.cli, "--path", self.store, *to))
-        assert self.spark.read.parquet(str(ours)).count() == self.rows
-        self.time(
-            "export, df.write", lambda: self.table().write.option("compression", "zstd").parquet(str(theirs))
+        frame = self.table().write.option("compression", "zstd")
+        self.in_turn(
+            partial(self.time, "export, job", lambda: self.program(export.cli, "--path", self.store, *to)),
+            partial(self.time, "export, df.write", lambda: frame.parquet(str(theirs))),
         )
+        assert self.spark.read.parquet(str(ours)).count() == self.rows
         shutil.rmtree(ours)
         shutil.rmtree(theirs)
 
     def send(self, broker: LocalBroker, frames: list[bytes], each: int) -> None:
         place = ["--checkpoint", self.fresh("replay"), "--target", broker.name_server]
-        self.time("replay, job", lambda: self.program(replay.cli, "--path", self.store, *place))
-        sink = self.table().write.format("rocketmq").option("nameServer", broker.name_server)
-        self.time("replay, source to sink", lambda: sink.mode("append").save())
-        self.time("native load", lambda: natively(broker.address, frames, self.rows // each))
+        sink = self.table().write.format("rocketmq").option("nameServer", broker.name_server).mode("append")
+        self.in_turn(
+            partial(self.time, "replay, source to sink", sink.save),
+            partial(self.time, "replay, job", lambda: self.program(replay.cli, "--path", self.store, *place)),
+            partial(self.time, "native load", lambda: natively(broker.address, frames, self.rows // each)),
+        )
 
     def program(self, cli: Callable[..., object], *words: object) -> None:
         """A job's program as spark-submit runs it, in this session."""
@@ -204,7 +227,7 @@ def natively(address: str, frames: list[bytes], requests: int) -> None:
 
 
 def measured(bench: Bench, rounds: int, wanted: list[str]) -> None:
-    parquet = {name: bench.work / f"parquet-{name}" for name in ("none", "snappy")}
+    parquet = {name: bench.work / f"parquet-{name}" for name in ("snappy", "none")}
     if "read" in wanted:
         for name, folder in parquet.items():
             bench.table().write.option("compression", name).parquet(str(folder))
@@ -220,7 +243,8 @@ def measured(bench: Bench, rounds: int, wanted: list[str]) -> None:
             frames, each = native_frames(bench.store)
         for number in range(rounds):
             print(f"round {number + 1}/{rounds}", file=sys.stderr)
-            bench.decode()
+            for _ in range(DECODES):
+                bench.decode()
             if "read" in wanted:
                 bench.read(parquet)
             if "export" in wanted:
@@ -241,22 +265,28 @@ GOALS = (
 
 
 def table(bench: Bench) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = [
-        {"row": name, "s": round(best.seconds, 2), "messages/s": round(bench.rows / best.seconds)}
-        | {"cpu us/message": round(best.cpu_s / bench.rows * 1e6, 2)}
-        for name, best in bench.found.items()
-    ]
+    rows: list[dict[str, object]] = []
+    for name, samples in bench.found.items():
+        seconds = median(samples.seconds)
+        rows.append(
+            {"row": name, "s": round(seconds, 2), "messages/s": round(bench.rows / seconds)}
+            | {"cpu us/message": round(median(samples.cpu_s) / bench.rows * 1e6, 2)}
+            | {"messages/s at best": round(bench.rows / min(samples.seconds))}
+        )
+    rate = bench.rows / median(bench.found["decode"].seconds) / 1e6
+    rows.append(
+        {"row": "decode, millions a second", "goal": 3.0, "ratio": round(rate, 2), "of cpu": round(rate, 2)}
+    )
     for slow, quick, goal in GOALS:
         if slow in bench.found and quick in bench.found:
             one, other = bench.found[slow], bench.found[quick]
-            ratio, of_cpu = one.seconds / other.seconds, one.cpu_s / other.cpu_s
             rows.append(
                 {
                     "row": f"{quick} / {slow}",
                     "goal": goal,
-                    "ratio": round(ratio, 2),
-                    "of cpu": round(of_cpu, 2),
+                    "ratio": round(ratio(one.seconds, other.seconds), 2),
                 }
+                | {"of cpu": round(ratio(one.cpu_s, other.cpu_s), 2)}
             )
     return rows
 

@@ -22,8 +22,8 @@ SETTINGS: Mapping[str, str] = {
 }
 """Filters reach the source; a sink's batches stay small; JVM and Python workers speak over Unix sockets, a sixth
 cheaper for tables; no task is run twice at a time, which would send twice; the JVM does not look anew at the bounds of
-each value of a batch that our own worker made, a tenth cheaper; its parallel collector instead of G1, as measured another
-tenth. Who wants another collector gives both Java options himself."""
+each value of a batch that our own worker made, a tenth cheaper; its parallel collector instead of G1, as measured
+another tenth. Who wants another collector gives both Java options himself."""
 
 
 def register(spark: "SparkSession") -> None:
