@@ -9,26 +9,28 @@ belong together: the machine's pace changes within minutes. Seconds, and CPU sec
 import argparse
 import contextlib
 import io
+import mmap
 import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from bench import load, spark_store
 from bench.backing import back, cache
 from bench.processes import Sampler, cpu_s, family
 from bench.results import append
 from firearrow._native.bulk.batches import Edits, batch_body
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.bulk.spans import End, Spans, walk
+from firearrow._native.files.mappings import Mapping
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client import blocking
@@ -37,6 +39,7 @@ from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.columns import ALL, record_batches
 from firearrow.spark_tools.jobs import export, replay
 from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.offline.reader import StoreReader
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.sessions import scan, session
 from firearrow.spark_tools.worker import settle
@@ -104,6 +107,8 @@ class Bench:
         print(f"  {name}: {seconds:.2f} s", file=sys.stderr)
 
     def ready(self, reads: Path) -> None:
+        """Nothing is left to be written, memory is there, what is read is in memory."""
+        os.sync()
         back(BACKED_STORES * self.rows * spark_store.BODY_BYTES)
         cache(reads)
 
@@ -121,17 +126,21 @@ class Bench:
         """One core, no Spark, seconds of this thread's CPU: the log as it lies, while the kernel maps its pages and
         when they are mapped; queue after queue."""
         settle()  # as in each worker
+        self.ready(self.store)
         with StoreOrigin((str(self.store),)).open() as reader:
             (name,) = reader.brokers
-            for row in ("decode, pages not mapped yet", "decode"):
-                self._decode(row, name, reader.read_log(name, 0, None, torn, bytes_max=READ_BYTES))
+            self._decode(
+                "decode, pages not mapped yet",
+                name,
+                reader.read_log(name, 0, None, torn, bytes_max=READ_BYTES),
+            )
+            self._decode("decode", name, mapped(reader, name))
             queues = [queue for topic in spark_store.TOPICS for queue in reader.queues(topic)]
             parts = [QueueRange(queue, *bounds) for queue, bounds in reader.bounds(queues).items()]
             reads = (reader.read(part, Choice(), refuse, bytes_max=READ_BYTES) for part in parts)
             self._decode("decode by queues", name, chain.from_iterable(reads))
 
     def _decode(self, row: str, name: str, found: Iterable[Spans]) -> None:
-        self.ready(self.store)
         done, began = 0, time.thread_time()
         for spans in found:
             done += sum(map(len, record_batches(spans, ALL, name, open_bodies=True)))
@@ -153,10 +162,9 @@ class Bench:
     def export(self) -> None:
         ours, theirs = self.fresh("export"), self.fresh("frame")
         to = ["--to", ours, "--partition-by", "none"]
-        frame = self.table().write.option("compression", "zstd")
         self.in_turn(
             partial(self.time, "export, job", lambda: self.program(export.cli, "--path", self.store, *to)),
-            partial(self.time, "export, df.write", lambda: frame.parquet(str(theirs))),
+            partial(self.time, "export, df.write", lambda: zstd(self.table()).parquet(str(theirs))),
         )
         assert self.spark.read.parquet(str(ours)).count() == self.rows
         shutil.rmtree(ours)
@@ -164,9 +172,9 @@ class Bench:
 
     def send(self, broker: LocalBroker, frames: list[bytes], each: int) -> None:
         place = ["--checkpoint", self.fresh("replay"), "--target", broker.name_server]
-        sink = self.table().write.format("rocketmq").option("nameServer", broker.name_server).mode("append")
+        to = {"nameServer": broker.name_server}
         self.in_turn(
-            partial(self.time, "replay, source to sink", sink.save),
+            partial(self.time, "replay, source to sink", lambda: to_sink(self.table(), to)),
             partial(self.time, "replay, job", lambda: self.program(replay.cli, "--path", self.store, *place)),
             partial(self.time, "native load", lambda: natively(broker.address, frames, self.rows // each)),
         )
@@ -176,6 +184,23 @@ class Bench:
         with contextlib.redirect_stdout(io.StringIO()) as told:
             code = cli([*map(str, words), "--quiet"], standalone_mode=False)
         assert not code, told.getvalue()
+
+
+def mapped(reader: StoreReader, name: str) -> Iterator[Spans]:
+    """The log, whose pages are touched before."""
+    mappings = [found for segment in reader.segments(name) if (found := reader.window(segment)) is not None]
+    for mapping in mappings:
+        mapping.window[:: mmap.PAGESIZE]
+    return chain.from_iterable(map(walked, mappings))
+
+
+def walked(mapping: Mapping) -> Iterator[Spans]:
+    at, why = 0, End.LIMIT
+    while why is End.LIMIT and at < len(mapping.window):
+        spans, at, why = walk(
+            mapping.window, at, len(mapping.window), base=mapping.base, bytes_max=READ_BYTES
+        )
+        yield spans
 
 
 def torn(start: int, end: int, why: str) -> None:
@@ -188,6 +213,14 @@ def refuse(part: QueueRange, why: str) -> None:
 
 def to_nothing(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
+
+
+def zstd(frame: DataFrame) -> DataFrameWriter:
+    return frame.write.option("compression", "zstd")
+
+
+def to_sink(frame: DataFrame, options: dict[str, str]) -> None:
+    frame.write.format("rocketmq").options(**options).mode("append").save()
 
 
 # ---- the broker's own pace -------------------------------------------------------------------------------------------
