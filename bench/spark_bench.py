@@ -59,6 +59,8 @@ BACKED_STORES = 3
 """What a row may take of new memory: what it reads, what it writes, what the broker does with that."""
 DECODES, READS = 3, 3
 """Samples of a round: short ones need more of them."""
+QUIET_S = 0.25
+QUIET_TRIES = 20
 NATIVE_BATCHES = 32
 NATIVE_BATCH_BYTES = 1 << 20
 
@@ -107,8 +109,9 @@ class Bench:
         print(f"  {name}: {seconds:.2f} s", file=sys.stderr)
 
     def ready(self, reads: Path) -> None:
-        """Nothing is left to be written, memory is there, what is read is in memory."""
+        """Nothing is left to be written or compiled, memory is there, what is read is in memory."""
         os.sync()
+        quiet()
         back(BACKED_STORES * self.rows * spark_store.BODY_BYTES)
         cache(reads)
 
@@ -201,6 +204,15 @@ def walked(mapping: Mapping) -> Iterator[Spans]:
             mapping.window, at, len(mapping.window), base=mapping.base, bytes_max=READ_BYTES
         )
         yield spans
+
+
+def quiet() -> None:
+    """Until JVM and workers have done what the sample before left to them: its code is compiled in the background."""
+    for _ in range(QUIET_TRIES):
+        before = family()
+        time.sleep(QUIET_S)
+        if cpu_s(before, family()) < QUIET_S / 10:
+            return
 
 
 def torn(start: int, end: int, why: str) -> None:
