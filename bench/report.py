@@ -27,7 +27,7 @@ Made by `python -m bench.report` from `bench/results.ndjson`; nothing here is wr
 rounds of random order; a figure is the median of its rounds (of maxima and memory the most), and samples that others
 disturbed are taken again. Servers stand still while others are measured, as they may have something left to do (in
 the run of `166088b` Apache's alone). Memory is asked of the machine's host before each sample, not within it
-(`bench/backing.py` says why; rows of commits before `e48914e` paid for it, and so did the Spark rows of `8e597ac`).
+(`bench/backing.py` says why; rows of commits before `e48914e` paid for it).
 Ratios are the result; the figures beside them are of one small machine.
 The load is native, and checks what it gets: codes, opaques, consecutive queue offsets, CRCs of bodies, and end to end
 that each message comes once. `c x d`: connections, and requests on the way on each. Latencies at a given rate count
@@ -109,7 +109,10 @@ def _spark(runs: list[Run]) -> str:
     if not measured:
         return ""
     run = measured[-1]
-    lines = [f"## In Spark\n\n1 GiB of 1-KiB messages, `local[2]`, {_date(run)}, commit `{run.commit}`.\n"]
+    lines = [
+        f"## In Spark\n\n1 GiB of 1-KiB messages, `local[2]`, {_date(run)}, commit `{run.commit}`.",
+        "Medians; what is compared ran one behind the other, and a ratio is the median of theirs.\n",
+    ]
     lines += ["| work | s | messages/s | at best | CPU us a message |", "|---|--:|--:|--:|--:|"]
     for row in run.spark:
         if "s" in row:
