@@ -112,15 +112,20 @@ def record_batches(
         first += len(found)
 
 
-def property_texts(spans: Spans, names: Sequence[str]) -> list[pa.Array]:
-    """Of each name the values, null in a message that has none. RecordError: bytes changed."""
-    schema = pa.schema([pa.field(name, pa.string()) for name in names])
-    return list(_taken(Columns(spans).batch([name.encode() for name in names]), schema).columns)
+def arrays(spans: Spans, columns: Sequence[str], properties: Sequence[str]) -> list[pa.Array]:
+    """Columns, bodies as stored, and of each named property the values, null in a message that has none. RecordError:
+    bytes changed."""
+    fields = [*schema(columns), *(pa.field(name, pa.string()) for name in properties)]
+    asked = [*map(_field, columns), *(name.encode() for name in properties)]
+    return list(_taken(Columns(spans).batch(asked), pa.schema(fields)).columns)
 
 
 def _batch(found: Columns, columns: Sequence[str], broker_name: str) -> pa.RecordBatch:
-    fields = [PROPERTY_OF.get(name, name) for name in columns]
-    return _taken(found.batch(fields, broker_name), _schema(tuple(columns)))
+    return _taken(found.batch([*map(_field, columns)], broker_name), _schema(tuple(columns)))
+
+
+def _field(column: str) -> str | bytes:
+    return PROPERTY_OF.get(column, column)
 
 
 def _taken(batch: ArrowBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -25,11 +25,9 @@ cdef bint begin_array(ArrowArray *to, int64_t length, int buffers, int children)
 
 
 cdef void *new_buffer(ArrowArray *of, int number, int64_t size) noexcept nogil:
-    """The array's own; NULL: no memory. What it had before is freed."""
-    cdef void *buffer = malloc(max(size, 1))
-    free(<void *> of.buffers[number])
-    of.buffers[number] = buffer
-    return buffer
+    """The array's own, asked for once; NULL: no memory."""
+    of.buffers[number] = malloc(max(size, 1))
+    return <void *> of.buffers[number]
 
 
 cdef void release_array(ArrowArray *array) noexcept nogil:

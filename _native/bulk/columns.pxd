@@ -35,9 +35,9 @@ cdef class Columns:
     cdef int hold(self, Text *text, bytes instead) except -1
     cdef int repair(self, Text *text) except -1
     cdef int repair_topics(self) except -1
-    cdef int fill(self, ArrowArray *to, int kind, Py_ssize_t at, const Text *word) noexcept nogil
+    cdef int64_t fill(self, ArrowArray *to, int kind, Py_ssize_t at, const Text *word) noexcept nogil
     cdef int fill_numbers(self, ArrowArray *to, bint wide, Py_ssize_t at) noexcept nogil
     cdef int fill_times(self, ArrowArray *to, Py_ssize_t at) noexcept nogil
-    cdef int fill_hosts(self, ArrowArray *to, Py_ssize_t at) noexcept nogil
-    cdef int fill_values(self, ArrowArray *to, const Text *name) noexcept nogil
-    cdef int fill_pairs(self, ArrowArray *to) noexcept nogil
+    cdef int64_t fill_hosts(self, ArrowArray *to, Py_ssize_t at) noexcept nogil
+    cdef int64_t fill_values(self, ArrowArray *to, const Text *name) noexcept nogil
+    cdef int64_t fill_pairs(self, ArrowArray *to) noexcept nogil

@@ -30,14 +30,14 @@ cdef enum:
 cdef RecordView SHAPE
 cdef const char *HERE = <const char *> &SHAPE
 
-cdef enum:                                      # ways to fill a column
+cdef enum:                                      # ways to fill a column; of texts from TOPICS on
     NUMBERS
     WIDE_NUMBERS
     TIMES
+    PAIRS
     TOPICS
     BODIES
     HOSTS
-    PAIRS
     SAME                                        # the same text for all
     VALUES                                      # of one property
 
@@ -197,7 +197,8 @@ cdef class Columns:
         cdef ArrowBatch batch = ArrowBatch.__new__(ArrowBatch)
         cdef bytes broker = broker_name.encode()
         cdef Py_ssize_t index, at
-        cdef int kind, state
+        cdef int kind
+        cdef int64_t state
         cdef Text word
         if not begin_array(&batch.array, self.count, 1, len(fields)):
             raise MemoryError()
@@ -210,33 +211,32 @@ cdef class Columns:
                 self.repair_topics()
             with nogil:
                 state = self.fill(batch.array.children[index], kind, at, &word)
-            if state == TOO_MANY:
-                many = f"over {OFFSET_MAX} bytes in one batch of {self.count} records"
-                raise OverflowError(f"{field}: {many}: take fewer records")
-            self.refuse(state)
+            if state > OFFSET_MAX:
+                name = field.decode() if kind == VALUES else field
+                raise OverflowError(f"{name}: {state} bytes in one batch of {self.count} records: take fewer records")
+            self.refuse(<int> state)
         return batch
 
-    cdef int fill(self, ArrowArray *to, int kind, Py_ssize_t at, const Text *word) noexcept nogil:
-        cdef const char *first = <const char *> self.views + at
+    cdef int64_t fill(self, ArrowArray *to, int kind, Py_ssize_t at, const Text *word) noexcept nogil:
+        """FINE, NO_MEMORY, or how many bytes it would need if they are more than OFFSET_MAX; so do all that fill."""
+        if not begin_array(to, self.count, 3 if kind >= TOPICS else 2, 1 if kind == PAIRS else 0):
+            return NO_MEMORY
         if kind == NUMBERS or kind == WIDE_NUMBERS:
             return self.fill_numbers(to, kind == WIDE_NUMBERS, at)
         if kind == TIMES:
             return self.fill_times(to, at)
-        if kind == HOSTS:
-            return self.fill_hosts(to, at)
         if kind == PAIRS:
             return self.fill_pairs(to)
+        if kind == HOSTS:
+            return self.fill_hosts(to, at)
         if kind == SAME:
-            return fill_same(to, self.count, word)
+            return fill_same(to, word)
         if kind == VALUES:
             return self.fill_values(to, word)
-        return fill_texts(to, first, sizeof(RecordView), self.count)
+        return fill_texts(to, <const char *> self.views + at, sizeof(RecordView))
 
     cdef int fill_numbers(self, ArrowArray *to, bint wide, Py_ssize_t at) noexcept nogil:
-        cdef void *numbers
-        if not begin_array(to, self.count, 2, 0):
-            return NO_MEMORY
-        numbers = new_buffer(to, 1, self.count * (sizeof(int64_t) if wide else sizeof(int32_t)))
+        cdef void *numbers = new_buffer(to, 1, self.count * (sizeof(int64_t) if wide else sizeof(int32_t)))
         if numbers is NULL:
             return NO_MEMORY
         if wide:
@@ -246,59 +246,46 @@ cdef class Columns:
         return FINE
 
     cdef int fill_times(self, ArrowArray *to, Py_ssize_t at) noexcept nogil:
-        cdef uint8_t *bits
-        cdef void *times
-        if not begin_array(to, self.count, 2, 0):
-            return NO_MEMORY
-        bits = <uint8_t *> new_buffer(to, 0, (self.count + 7) // 8)
-        times = new_buffer(to, 1, self.count * sizeof(int64_t))
+        cdef uint8_t *bits = <uint8_t *> new_buffer(to, 0, (self.count + 7) // 8)
+        cdef void *times = new_buffer(to, 1, self.count * sizeof(int64_t))
         if bits is NULL or times is NULL:
             return NO_MEMORY
         set_there(to, write_times(self.views, self.count, at, <int64_t *> times, bits))
         return FINE
 
-    cdef int fill_hosts(self, ArrowArray *to, Py_ssize_t at) noexcept nogil:
+    cdef int64_t fill_hosts(self, ArrowArray *to, Py_ssize_t at) noexcept nogil:
         cdef Text *found = <Text *> malloc(max(self.count, 1) * (sizeof(Text) + HOST_TEXT_BYTES_MAX))
-        cdef int state
+        cdef int64_t state
         if found is NULL:
             return NO_MEMORY
         write_hosts(self.views, self.count, at, <uint8_t *> (found + self.count), found)
-        state = fill_texts(to, <const char *> found, sizeof(Text), self.count)
+        state = fill_texts(to, <const char *> found, sizeof(Text))
         free(found)
         return state
 
-    cdef int fill_values(self, ArrowArray *to, const Text *name) noexcept nogil:
-        cdef Text *found = <Text *> malloc(max(self.count, 1) * sizeof(Text) + (self.count + 7) // 8)
-        cdef uint8_t *bits
-        cdef Py_ssize_t there
-        cdef int state
-        if found is NULL:
-            return NO_MEMORY
-        bits = <uint8_t *> (found + self.count)
-        there = choose(self.pairs, self.ends, self.count, name, found, bits)
-        state = fill_texts(to, <const char *> found, sizeof(Text), self.count)
-        if state == FINE and there < self.count:
-            state = put_bits(to, bits, there)
+    cdef int64_t fill_values(self, ArrowArray *to, const Text *name) noexcept nogil:
+        cdef uint8_t *bits = <uint8_t *> new_buffer(to, 0, (self.count + 7) // 8)
+        cdef Text *found = <Text *> malloc(max(self.count, 1) * sizeof(Text))
+        cdef int64_t state = NO_MEMORY
+        if bits is not NULL and found is not NULL:
+            set_there(to, choose(self.pairs, self.ends, self.count, name, found, bits))
+            state = fill_texts(to, <const char *> found, sizeof(Text))
         free(found)
         return state
 
-    cdef int fill_pairs(self, ArrowArray *to) noexcept nogil:
+    cdef int64_t fill_pairs(self, ArrowArray *to) noexcept nogil:
         cdef const char *first = <const char *> self.pairs
         cdef int32_t count = self.ends[self.count]
-        cdef ArrowArray *pairs
-        cdef void *ends
-        cdef int state
-        if not begin_array(to, self.count, 2, 1) or not begin_array(to.children[0], count, 1, 2):
+        cdef ArrowArray *pairs = to.children[0]
+        cdef void *ends = new_buffer(to, 1, (self.count + 1) * sizeof(int32_t))
+        cdef int64_t state
+        if ends is NULL or not begin_array(pairs, count, 1, 2):
             return NO_MEMORY
-        pairs = to.children[0]
-        ends = new_buffer(to, 1, (self.count + 1) * sizeof(int32_t))
-        if ends is NULL:
+        if not begin_array(pairs.children[0], count, 3, 0) or not begin_array(pairs.children[1], count, 3, 0):
             return NO_MEMORY
         memcpy(ends, self.ends, (self.count + 1) * sizeof(int32_t))
-        state = fill_texts(pairs.children[0], first, sizeof(Pair), count)
-        if state == FINE:
-            state = fill_texts(pairs.children[1], first + sizeof(Text), sizeof(Pair), count)
-        return state
+        state = fill_texts(pairs.children[0], first, sizeof(Pair))
+        return state if state != FINE else fill_texts(pairs.children[1], first + sizeof(Text), sizeof(Pair))
 
 
 cdef Text text_of(bytes raw):
@@ -317,47 +304,34 @@ cdef void set_there(ArrowArray *to, Py_ssize_t there) noexcept nogil:
         to.buffers[0] = NULL
 
 
-cdef int put_bits(ArrowArray *to, const uint8_t *bits, Py_ssize_t there) noexcept nogil:
-    cdef void *own = new_buffer(to, 0, (to.length + 7) // 8)
-    if own is NULL:
-        return NO_MEMORY
-    memcpy(own, bits, (to.length + 7) // 8)
-    to.null_count = to.length - there
-    return FINE
-
-
-cdef int fill_texts(ArrowArray *to, const char *first, Py_ssize_t stride, Py_ssize_t count) noexcept nogil:
-    """`count` Texts, the first at `first`, each `stride` behind the one before."""
-    cdef int32_t *starts
+cdef int64_t fill_texts(ArrowArray *to, const char *first, Py_ssize_t stride) noexcept nogil:
+    """From Texts, the first at `first`, each `stride` behind the one before."""
+    cdef int32_t *starts = <int32_t *> new_buffer(to, 1, (to.length + 1) * sizeof(int32_t))
     cdef int64_t total
     cdef char *data
-    if not begin_array(to, count, 3, 0):
-        return NO_MEMORY
-    starts = <int32_t *> new_buffer(to, 1, (count + 1) * sizeof(int32_t))
     if starts is NULL:
         return NO_MEMORY
-    total = write_offsets(first, stride, count, starts)
+    total = write_offsets(first, stride, to.length, starts)
     if total > OFFSET_MAX:
-        return TOO_MANY
+        return total
     data = <char *> new_buffer(to, 2, total)
     if data is NULL:
         return NO_MEMORY
-    write_texts(first, stride, count, starts, data)
+    write_texts(first, stride, to.length, starts, data)
     return FINE
 
 
-cdef int fill_same(ArrowArray *to, Py_ssize_t count, const Text *text) noexcept nogil:
+cdef int64_t fill_same(ArrowArray *to, const Text *text) noexcept nogil:
+    cdef int64_t total = to.length * text.length
     cdef int32_t *starts
     cdef char *data
-    if not begin_array(to, count, 3, 0):
-        return NO_MEMORY
-    if count * text.length > OFFSET_MAX:
-        return TOO_MANY
-    starts = <int32_t *> new_buffer(to, 1, (count + 1) * sizeof(int32_t))
-    data = <char *> new_buffer(to, 2, count * text.length)
+    if total > OFFSET_MAX:
+        return total
+    starts = <int32_t *> new_buffer(to, 1, (to.length + 1) * sizeof(int32_t))
+    data = <char *> new_buffer(to, 2, total)
     if starts is NULL or data is NULL:
         return NO_MEMORY
-    repeat_text(text, count, starts, data)
+    repeat_text(text, to.length, starts, data)
     return FINE
 
 

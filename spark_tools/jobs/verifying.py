@@ -24,7 +24,7 @@ from firearrow._native.bulk.batches import (
 from firearrow._native.bulk.spans import Spans
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.columns import property_texts, record_batch, record_batches
+from firearrow.spark_tools.columns import arrays, record_batches
 from firearrow.spark_tools.jobs.losses import NamedLosses
 from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
 from firearrow.spark_tools.jobs.routing import Routing, queue_of
@@ -104,8 +104,8 @@ def stored(target: Reader, places: dict[str, list[int]], lost: NamedLosses) -> I
 
 
 def own_offsets(spans: Spans) -> Pairs:
-    batch = record_batch(spans, ("queueOffset", "bodyCrc"), "", open_bodies=False)
-    return batch.column(0).to_numpy(), batch.column(1).to_numpy()
+    offsets, crcs = arrays(spans, ("queueOffset", "bodyCrc"), ())
+    return offsets.to_numpy(), crcs.to_numpy()
 
 
 def brought_offsets(spans: Spans, job: str, part: QueueRange) -> Pairs:
@@ -114,14 +114,11 @@ def brought_offsets(spans: Spans, job: str, part: QueueRange) -> Pairs:
     brought = {
         REPLAY_JOB: job, REPLAY_TOPIC: queue.topic, REPLAY_BROKER: queue.broker_name, REPLAY_QUEUE: str(queue.queue_id)
     }  # fmt: skip
-    *marks, offsets = property_texts(spans, (*brought, REPLAY_OFFSET))
-    [crcs] = record_batch(spans, ("bodyCrc",), "", open_bodies=False).columns
+    crcs, *marks, offsets = arrays(spans, ("bodyCrc",), (*brought, REPLAY_OFFSET))
     ours = pc.match_substring_regex(offsets, r"^\d{1,18}$")
     for found, text in zip(marks, brought.values(), strict=True):
         ours = pc.and_(ours, pc.equal(found, text))
-    return offsets.filter(ours).cast(pa.int64()).to_numpy(zero_copy_only=False), crcs.filter(ours).to_numpy(
-        zero_copy_only=False
-    )
+    return offsets.filter(ours).cast(pa.int64()).to_numpy(), crcs.filter(ours).to_numpy()
 
 
 def joined(pairs: Iterable[Pairs]) -> Pairs:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.bulk.columns import Columns
-from firearrow.spark_tools.columns import ALL, property_texts, record_batch, record_batches
+from firearrow.spark_tools.columns import ALL, arrays, record_batch, record_batches
+from firearrow.spark_tools.datasource.rows import even
 from tests.spark.record_bytes import record_bytes, spans_of
 
 BROKER = "broker"
@@ -33,9 +34,25 @@ def test_properties_by_name_are_texts_or_null() -> None:
     spans = spans_of(
         record_bytes(b"", b"a\x01x\x02b\x01\xc3\xa4"), record_bytes(b"", b"b\x01y"), record_bytes(b"")
     )
-    first, second, none = property_texts(spans, ["a", "b", "c"])
+    queues, first, second, none = arrays(spans, ["queueId"], ["a", "b", "c"])
+    assert (
+        queues.to_pylist()
+        == record_batch(spans, ["queueId"], BROKER, open_bodies=False)["queueId"].to_pylist()
+    )
     assert (first.to_pylist(), second.to_pylist()) == (["x", None, None], ["ä", "y", None])
     assert (first.null_count, second.null_count, none.null_count) == (2, 1, 3)
+
+
+@pytest.mark.parametrize("size", [1000, 1001, 1400, 1501, 2015, 2600, 9000])
+def test_a_range_is_cut_evenly(size: int) -> None:
+    """By what `about` 1000 means: none is half as large again, the last one not much smaller than the others."""
+    each = even(size, 1000)
+    assert 1000 <= each <= 1500 * 1.02
+    assert (size - 1) % each + 1 >= each / 2
+
+
+def test_a_range_of_unknown_size_is_cut_by_what_is_asked_for() -> None:
+    assert even(0, 1000) == 1000
 
 
 def test_batches_are_valid_and_say_how_many_are_null() -> None:

@@ -296,14 +296,14 @@ def test_more_than_an_offset_holds_is_refused() -> None:
     many = spans_of(*(record_bytes(b"x", sys_flag=FLAGS[CompressionKind.ZLIB]) for _ in range(11)))
     found = Columns(many, opener=lambda record: body)
     with pytest.raises(
-        OverflowError, match=r"body: over 2147483647 bytes in one batch of 11 records: take fewer"
+        OverflowError, match=f"body: {11 * len(body)} bytes in one batch of 11 records: take fewer"
     ):
-        found.batch(["topic", "body"])
+        found.batch(["body"])
 
 
 def test_more_of_a_broker_s_name_than_an_offset_holds_is_refused() -> None:
     spans = spans_of(record_bytes(b""), record_bytes(b""))
-    with pytest.raises(OverflowError, match=r"brokerName: over 2147483647 bytes .* of 2 records: take fewer"):
+    with pytest.raises(OverflowError, match=r"brokerName: 2147483648 bytes .* of 2 records: take fewer"):
         record_batch(spans, ["brokerName"], "b" * (1 << 30), open_bodies=False)
 
 
