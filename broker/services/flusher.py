@@ -5,6 +5,7 @@ import asyncio
 import errno
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from firearrow._native.store.groupcommit import GroupCommit
@@ -14,8 +15,8 @@ from firearrow.broker.process import stand_back
 log = logging.getLogger("firearrow.flusher")
 
 QUEUES_REST = 30
-"""For so many times as long as queues and index took they are left alone: each of many thousand queues has a file to be
-synced, and what a power cut takes of them is read from the log again."""
+"""Queues and index are left alone for so many times the CPU they took: each of many thousand queues has a file to be
+synced, and what a power cut takes of them is read from the log again. A disk that let them wait costs no rest."""
 QUEUES_THOROUGH_S = 60.0
 """As often as Apache flushes all of them."""
 SETTLE_S = 0.1
@@ -120,12 +121,11 @@ class Flusher:
             with self._passed:
                 self._passed.notify_all()
         self._prepare()
-        began = self._loop.time()
-        if began >= self._queues_at:
+        if self._loop.time() >= self._queues_at:
+            began = time.thread_time()
             self._flush_queues()
-            now = self._loop.time()
-            rest_s = min(QUEUES_REST * (now - began), QUEUES_THOROUGH_S)
-            self._queues_at = now + max(rest_s, self._queue_interval_ms() / 1000)
+            rest_s = min(QUEUES_REST * (time.thread_time() - began), QUEUES_THOROUGH_S)
+            self._queues_at = self._loop.time() + max(rest_s, self._queue_interval_ms() / 1000)
 
     def _give_up(self, error: Exception) -> None:
         """The first of the threads to whom the disk refused tells it; the other one hears the same."""

@@ -2,7 +2,7 @@
  * set by so many nanoseconds. Knows no broker; with no rule in force it only passes calls on. Any thread.
  *
  *   header 64:  wall clock, ns (i64) · number of rules in use (i64) · 0
- *   rule  256:  call · errno (i32 ×2) · passes before it fails · failures left, -1 no end · failures so far (i64 ×3) ·
+ *   rule  256:  call · errno, below zero ms to wait instead (i32 ×2) · passes before it fails · failures left, -1 no end · failures so far (i64 ×3) ·
  *               part of the path (char[224])
  */
 #define _GNU_SOURCE
@@ -54,7 +54,7 @@ __attribute__((constructor)) static void begin(void) {
         control = map;
 }
 
-/* The errno with which this call on this path fails now; 0: it does not. */
+/* The errno with which this call on this path fails now; 0: it does not, but may have had to wait. */
 static int fault(enum call call, const char *path) {
     int64_t count = control == NULL ? 0 : __atomic_load_n(&control->rules, __ATOMIC_ACQUIRE);
     for (int64_t n = 0; n < count && n < RULES_MAX; n++) {
@@ -68,7 +68,9 @@ static int fault(enum call call, const char *path) {
         if (rule->left > 0)
             __atomic_fetch_sub(&rule->left, 1, __ATOMIC_RELAXED);
         __atomic_fetch_add(&rule->failed, 1, __ATOMIC_RELAXED);
-        return rule->error;
+        if (rule->error > 0)
+            return rule->error;
+        usleep((useconds_t) -rule->error * 1000);
     }
     return 0;
 }

@@ -59,6 +59,10 @@ class Shim:
         self._tell(self._rules)
         return number
 
+    def slow(self, call: Call, ms: int, path: str = "", *, times: int = NO_END) -> int:
+        """Let `call` wait for `ms` before it is done; the rule's number."""
+        return self.fail(call, -ms, path, times=times)
+
     def heal(self) -> None:
         self._rules = 0
         self._tell(0)

@@ -101,6 +101,20 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path: Path, call:
         tally.check(connection)
 
 
+def test_a_disk_that_lets_wait_is_asked_on(tmp_path: Path) -> None:
+    """Queues rest for what their flush cost of the CPU, not for what the disk took: it may have been one bad moment."""
+    tally, shim = Tally(), Shim(tmp_path)
+    with (
+        Broker(tmp_path / "store", *QUICK, environment=shim.environment) as broker,
+        broker.connect() as connection,
+    ):
+        slow = shim.slow(Call.MSYNC, 800, "/consumequeue/", times=2)
+        marked = shim.slow(Call.SYNC, 0, "/checkpoint")
+        until(lambda: tally.send(connection, "T") == 0 and shim.failures(slow) == 2)
+        before = shim.failures(marked)
+        until(lambda: tally.send(connection, "T") == 0 and shim.failures(marked) > before + 2)
+
+
 @pytest.mark.parametrize(
     ("flush", "fault"), [("SYNC_FLUSH", SmallDisk.turn_read_only), ("ASYNC_FLUSH", SmallDisk.shut_down)]
 )
