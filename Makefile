@@ -2,7 +2,7 @@ PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.built
-WORKERS ?= 2
+WORKERS ?= 3
 SOURCES := pyproject.toml setup.py $(shell find _native -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 .PHONY: run test build debug lint bench compare profile report clean

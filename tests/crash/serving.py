@@ -3,7 +3,9 @@
 What the log holds is read from the log here (`derived`); the marks say what was acknowledged, and when.
 """
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import threading
@@ -26,6 +28,7 @@ STORE_KEYS = {
 }  # fmt: skip
 """Of them the store's options are made."""
 START_S = 20
+OWN_PORTS = 12_000, 30_000
 ENDLESS = 1 << 62
 
 Address = tuple[str, int]
@@ -79,11 +82,13 @@ def _client(
 
 
 def _free_port() -> int:
-    """Of a pair: the broker takes the one two below as well."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
+    """The broker takes the one two below as well. Of those that the system gives to nobody who asks for any."""
+    while True:
+        port = random.randint(*OWN_PORTS)  # noqa: S311
+        with socket.socket() as one, socket.socket() as below, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            below.bind(("127.0.0.1", port - 2))
+            return port
 
 
 def _connected(address: Address, over: threading.Event) -> Connection:
