@@ -1,6 +1,7 @@
 """Dispatch: queue entries and index keys of records (see dispatch.pxd). Knows Apache's rules of who gets an entry."""
 
 import os
+from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
@@ -205,9 +206,7 @@ cdef class Dispatch:
     cdef int wait(self, void *queue, int64_t end) except -1:
         if self.unconfirmed_from > 4096 and self.unconfirmed_from * 2 > self.unconfirmed_count:
             self.unconfirmed_count -= self.unconfirmed_from
-            memmove(
-                self.unconfirmed, self.unconfirmed + self.unconfirmed_from, self.unconfirmed_count * sizeof(Unconfirmed)
-            )
+            memmove(self.unconfirmed, self.unconfirmed + self.unconfirmed_from, self.unconfirmed_count * sizeof(Unconfirmed))
             self.unconfirmed_from = 0
         self.unconfirmed = <Unconfirmed *> grown(
             self.unconfirmed, &self.unconfirmed_room, self.unconfirmed_count, sizeof(Unconfirmed)
@@ -241,7 +240,8 @@ cdef class Dispatch:
         return 0
 
     def sync(self):
-        """Bring the entries of all queues to disk, and the names of their files; another thread may call it. OSError."""
+        """Bring the entries of all queues to disk, and the names of their files; another thread may call it. How many
+        queues had something. OSError."""
         cdef ConsumeQueue queue
         named = []
 
@@ -250,15 +250,15 @@ cdef class Dispatch:
                 named.append(each)
 
         def bring_names(folder):
-            try:
+            with suppress(FileNotFoundError):  # its topic was deleted meanwhile
                 sync_folder(folder)
-            except FileNotFoundError:  # its topic was deleted meanwhile
-                pass
 
         try:
-            abreast(bring, [queue for queue in list(self.queues.values()) if queue.dirty or queue.named])
+            dirty = [queue for queue in list(self.queues.values()) if queue.dirty or queue.named]
+            abreast(bring, dirty)
             folders = {f for queue in named for f in (queue.folder, os.path.dirname(queue.folder), self.folder)}
             abreast(bring_names, list(folders))
+            return len(dirty)
         except OSError:
             for queue in named:
                 queue.named = True

@@ -90,8 +90,9 @@ class MessageStore(StoreCleaning):
         thread may call it."""
     def confirm(self, physical_offset: int) -> None:
         """Under sync_flush: readers may see entries whose record ends at or below this."""
-    def flush_queues(self, seal: bool = False) -> None:
-        """Bring queue files, index and checkpoint to disk. Another thread may call it; releases the GIL."""
+    def flush_queues(self, seal: bool = False) -> int:
+        """Bring queue files, index and checkpoint to disk; how many queues had something. Another thread may call it;
+        releases the GIL."""
     def prepare(self) -> None:
         """Create the next segment file if the active one is half full. Another thread may call it; releases the GIL."""
     root: str

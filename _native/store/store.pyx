@@ -18,9 +18,7 @@ from firearrow._native.store.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6,
     SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
 )
-from firearrow._native.store.record cimport (
-    Message, Properties, Text, encode_record, record_bytes, scan_properties,
-)
+from firearrow._native.store.record cimport Message, Properties, Text, encode_record, record_bytes, scan_properties
 
 from firearrow._native.store import pagecache
 from firearrow._native.store.batch import items_of
@@ -313,13 +311,14 @@ cdef class MessageStore(StoreCleaning):
 
     def flush_queues(self, bint seal=False):
         with self.lock:
-            newest, written = self.flush_all()
+            newest, written, queues = self.flush_all()
             self.checkpoint = Checkpoint(
                 newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
                 max(written - 1, 0),
             )
             left = printed(self.dispatch, shape=seal)
             self.checkpoint.save(self.folder.path("checkpoint"), left, closed=seal and self.log.refused == 0)
+        return queues
 
     def settle(self):
         if self.unsettled:
@@ -327,19 +326,19 @@ cdef class MessageStore(StoreCleaning):
             self.unsettled = False
 
     def flush_all(self):
-        """Up to which time and offset all is on the disk: the checkpoint never says more."""
+        """Up to which time and offset all is on the disk: the checkpoint never says more. How many queues it took."""
         newest, written = self.newest_ms, self.log.written
         if written > self.log.flushed:
             self.sync()
         try:
             self.settle()
-            self.dispatch.sync()
+            queues = self.dispatch.sync()
             if self.index is not None:
                 self.index.sync()
         except OSError as error:
             self.doubt_disk(error)
             raise
-        return newest, written
+        return newest, written, queues
 
     def prepare(self):
         self.log.prepare()

@@ -5,7 +5,6 @@ import asyncio
 import errno
 import logging
 import threading
-import time
 from collections.abc import Callable
 
 from firearrow._native.store.groupcommit import GroupCommit
@@ -14,9 +13,9 @@ from firearrow.broker.process import stand_back
 
 log = logging.getLogger("firearrow.flusher")
 
-QUEUES_REST = 30
-"""Queues and index are left alone for so many times the CPU they took: each of many thousand queues has a file to be
-synced, and what a power cut takes of them is read from the log again. A disk that let them wait costs no rest."""
+QUEUES_A_SECOND = 1000
+"""No more are flushed in the mean: each has a file to be synced, and what a power cut takes of them is read from the log
+again."""
 QUEUES_THOROUGH_S = 60.0
 """As often as Apache flushes all of them."""
 SETTLE_S = 0.1
@@ -122,9 +121,7 @@ class Flusher:
                 self._passed.notify_all()
         self._prepare()
         if self._loop.time() >= self._queues_at:
-            began = time.thread_time()
-            self._flush_queues()
-            rest_s = min(QUEUES_REST * (time.thread_time() - began), QUEUES_THOROUGH_S)
+            rest_s = min(self._flush_queues() / QUEUES_A_SECOND, QUEUES_THOROUGH_S)
             self._queues_at = self._loop.time() + max(rest_s, self._queue_interval_ms() / 1000)
 
     def _give_up(self, error: Exception) -> None:
@@ -138,18 +135,20 @@ class Flusher:
         )  # fmt: skip
         self._failed(error)
 
-    def _flush_queues(self) -> None:
-        """A checkpoint that cannot be written (no room, no descriptor) costs nothing but time after a crash."""
+    def _flush_queues(self) -> int:
+        """How many had something. A checkpoint that cannot be written (no room, no descriptor) costs nothing but time
+        after a crash."""
         try:
-            self._store.flush_queues()
+            flushed = self._store.flush_queues()
         except OSError as error:
             if not self._store.writable:
                 raise
             if not self._unmarked:
                 log.warning("the checkpoint could not be written, will try again: %s", error)
             self._unmarked = True
-        else:
-            self._unmarked = False
+            return 0
+        self._unmarked = False
+        return flushed
 
     def _prepare(self) -> None:
         """Without a segment made ahead the next one is made when it is needed, and a full disk is told then."""

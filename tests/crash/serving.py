@@ -84,7 +84,7 @@ def _client(
 def _free_port() -> int:
     """The broker takes the one two below as well. Of those that the system gives to nobody who asks for any."""
     while True:
-        port = random.randint(*OWN_PORTS)  # noqa: S311
+        port = random.randint(*OWN_PORTS)
         with socket.socket() as one, socket.socket() as below, contextlib.suppress(OSError):
             one.bind(("127.0.0.1", port))
             below.bind(("127.0.0.1", port - 2))

@@ -102,7 +102,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path: Path, call:
 
 
 def test_a_disk_that_lets_wait_is_asked_on(tmp_path: Path) -> None:
-    """Queues rest for what their flush cost of the CPU, not for what the disk took: it may have been one bad moment."""
+    """A few queues are flushed again soon, however long the disk took for them: it may have been one bad moment."""
     tally, shim = Tally(), Shim(tmp_path)
     with (
         Broker(tmp_path / "store", *QUICK, environment=shim.environment) as broker,
