@@ -26,6 +26,7 @@ cdef class CommitLog:
     cdef list segments
     cdef object making                    # held while a segment's file is made
     cdef readonly object spare            # of a log that is written
+    cdef object blocks                    # likewise
     cdef Syncs *syncs
     cdef uint8_t *staging
     cdef int64_t staging_room

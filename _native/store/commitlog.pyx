@@ -13,6 +13,7 @@ from firearrow._native.store.record cimport RECORD_BLANK, RECORD_CUT, RECORD_OK,
 from firearrow._native.store.segment cimport Segment, zero_tail
 from firearrow._native.store.syncs cimport Syncs, drop_syncs, new_syncs, sync_through
 
+from firearrow._native.store.blocks import Blocks
 from firearrow._native.store.faults import StoreDamaged
 from firearrow._native.store.names import make_folder, sync_folder
 from firearrow._native.store.rolled import (
@@ -54,6 +55,7 @@ cdef class CommitLog:
         cdef CommitLog log = CommitLog(folder, segment_bytes)
         make_folder(log.folder)
         log.spare = Spare(root, segment_bytes)
+        log.blocks = Blocks()
         found = named_files(log.folder)
         if is_of_another_size(found, segment_bytes):
             raise foreign_size(found[0][1], segment_bytes, "mappedFileSizeCommitLog")
@@ -331,9 +333,17 @@ cdef class CommitLog:
         return 0
 
     def prepare(self):
-        """Make the next segment's file when the active one is half full."""
+        """Make the next segment's file when the active one is half full, and room behind the end for what comes while the
+        next sync runs. OSError: there is no file."""
+        cdef Segment segment
         if self.segments and self.written % self.segment_bytes > self.segment_bytes // 2 and self.ends - self.written <= self.segment_bytes:
             self.make_segment(self.ends)
+        if not self.zeros_ahead:
+            coming = [
+                (segment.fd, segment.base, segment.base + segment.size) for segment in self.segments[-2:]
+                if segment.base + segment.size > self.written
+            ]
+            self.blocks.give(coming, self.flushed, self.written)
 
     # ---- cutting ----
 

@@ -84,13 +84,23 @@ cdef int write_fully(int fd, int64_t position, const uint8_t *data, int64_t leng
 
 def zero_range(int fd, int64_t begin, int64_t length):
     """Make a part of a file zeros without writing them; its blocks stay. OSError: not every file system can."""
-    cdef int error = injected(CALL_ZERO)
+    change_blocks(fd, ZERO_RANGE | KEEP_SIZE, begin, length, injected(CALL_ZERO))
+
+
+def give_blocks(int fd, int64_t begin, int64_t length):
+    """Disk blocks for a part of a file that has its size; its bytes stay. OSError: no room, or it cannot be done. The C
+    library's own function would write where it cannot."""
+    change_blocks(fd, KEEP_SIZE, begin, length, injected(CALL_RESERVE))
+
+
+cdef int change_blocks(int fd, int mode, int64_t begin, int64_t length, int error) except -1:
     with nogil:
-        while error == 0 and fallocate(fd, ZERO_RANGE | KEEP_SIZE, <off_t> begin, <off_t> length) != 0:
+        while error == 0 and fallocate(fd, mode, <off_t> begin, <off_t> length) != 0:
             if errno != EINTR:
                 error = errno
     if error != 0:
         raise OSError(error, os.strerror(error))
+    return 0
 
 
 cdef int sync_path(const char *path) noexcept nogil:

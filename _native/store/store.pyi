@@ -94,7 +94,8 @@ class MessageStore(StoreCleaning):
         """Bring queue files, index and checkpoint to disk; how many queues had something. Another thread may call it;
         releases the GIL."""
     def prepare(self) -> None:
-        """Create the next segment file if the active one is half full. Another thread may call it; releases the GIL."""
+        """Create the next segment file if the active one is half full, and give the log disk space for what comes while
+        the next sync runs: to be called before it. Another thread may call it; releases the GIL."""
     root: str
     findings: tuple[str, ...]
     """What the open found damaged and did about it, a line each."""

@@ -14,8 +14,8 @@ from firearrow.broker.process import stand_back
 log = logging.getLogger("firearrow.flusher")
 
 QUEUES_A_SECOND = 1000
-"""No more are flushed in the mean: each has a file to be synced, and what a power cut takes of them is read from the log
-again."""
+"""No more are flushed in the mean: each has a file to be synced, and what a power cut takes of them is read from the
+log again."""
 QUEUES_THOROUGH_S = 60.0
 """As often as Apache flushes all of them."""
 SETTLE_S = 0.1
@@ -113,13 +113,13 @@ class Flusher:
                 return self._call(self._give_up, error)
 
     def _once(self) -> None:
+        self._prepare()
         if self._store.flushed < self._store.written:
             offset = self._store.sync()
             if self._commits is not None:
                 self._call(self._synced, offset)
             with self._passed:
                 self._passed.notify_all()
-        self._prepare()
         if self._loop.time() >= self._queues_at:
             rest_s = min(self._flush_queues() / QUEUES_A_SECOND, QUEUES_THOROUGH_S)
             self._queues_at = self._loop.time() + max(rest_s, self._queue_interval_ms() / 1000)
@@ -151,7 +151,8 @@ class Flusher:
         return flushed
 
     def _prepare(self) -> None:
-        """Without a segment made ahead the next one is made when it is needed, and a full disk is told then."""
+        """Without a segment made ahead the next one is made when it is needed, and a full disk is told then. Before the
+        sync, which gets in the way of writes that need new blocks."""
         try:
             self._store.prepare()
         except OSError as error:

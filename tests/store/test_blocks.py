@@ -1,0 +1,87 @@
+"""Blocks: the log's file has room for what comes while a sync runs, and reads as if it had not."""
+
+import errno
+import os
+from pathlib import Path
+
+from firearrow._native.store.blocks import LEAST_BYTES, TIMES, Blocks
+from firearrow._native.store.groupcommit import GroupCommit
+from firearrow._native.store.segment import fail_next, heal
+from firearrow._native.store.store import MessageStore
+from tests.store.stores import open_store, put
+
+SEGMENT_BYTES = 16 << 20
+BODY = bytes(256 << 10)
+
+
+def taken(root: Path) -> list[int]:
+    """Bytes of disk that each segment has, in order."""
+    return [path.stat().st_blocks * 512 for path in sorted((root / "commitlog").iterdir())]
+
+
+def fill(store: MessageStore, size: int) -> None:
+    until = store.written + size
+    while store.written < until:
+        put(store, BODY)
+        store.write()
+
+
+def test_room_for_some_times_what_came(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        fill(store, LEAST_BYTES)
+        store.prepare()
+        (given,) = taken(tmp_path)
+        assert given >= store.written + TIMES * LEAST_BYTES
+        assert given < SEGMENT_BYTES
+        store.sync()
+        store.prepare()
+        assert taken(tmp_path) == [given]
+    with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        fill(store, LEAST_BYTES)
+        assert store.next_offset("T", 0) == 2 * (LEAST_BYTES // len(BODY))
+
+
+def test_the_next_segment_has_its_share(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        fill(store, SEGMENT_BYTES * 3 // 4)
+        store.prepare()
+        first, second = taken(tmp_path)
+        assert first >= SEGMENT_BYTES
+        assert second >= SEGMENT_BYTES
+
+
+def test_a_little_needs_none(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        put(store, b"x")
+        store.write()
+        store.prepare()
+        assert sum(taken(tmp_path)) < LEAST_BYTES
+
+
+def test_where_syncs_are_many_zeros_are_written_instead(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=SEGMENT_BYTES, sync_flush=True) as store:
+        GroupCommit(store)
+        fill(store, LEAST_BYTES)
+        store.prepare()
+        assert sum(taken(tmp_path)) < store.written + TIMES * LEAST_BYTES
+
+
+def test_a_disk_that_has_none_to_spare_is_no_error(tmp_path: Path) -> None:
+    with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
+        fill(store, LEAST_BYTES)
+        fail_next("reserve", errno.ENOSPC)
+        try:
+            store.prepare()
+        finally:
+            heal()
+        assert sum(taken(tmp_path)) < store.written + TIMES * LEAST_BYTES
+        fill(store, LEAST_BYTES)
+
+
+def test_no_more_is_given_than_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    with path.open("r+b") as file:
+        free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
+        Blocks().give([(file.fileno(), 0, free)], 0, free // 4)
+    assert path.stat().st_blocks == 0
