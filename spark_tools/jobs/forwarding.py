@@ -1,15 +1,16 @@
 """Forwarding: a task's slices from their source to a cluster, in the worker: records → batches → socket.
 
-The next batches are encoded while one of a target queue is on the way; the Sender keeps their order. A slice's mark
-moves only over what the target has acknowledged: whatever happens, a message is sent at least once. Nothing is written
-at the source. One thread.
+A few queues go abreast, a batch of each in turn: of one queue only one batch may be on the way, as the Sender keeps
+its order, and the next ones are encoded meanwhile. A slice's mark moves only over what the target has acknowledged:
+whatever happens, a message is sent at least once. Nothing is written at the source. One thread.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import groupby, islice
 from typing import Any
 
 from firearrow._native.bulk.batches import BatchError, Edits, batch_body
@@ -27,12 +28,18 @@ from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.origin import Origin, QueueRange, Reader
 
 READ_BYTES = 8 << 20
-BATCH_BYTES = 1 << 19
+BATCH_BYTES = 1 << 20
 MARK_S = 0.5
+QUEUES_ABREAST = 4
 WAITING_MAX = 4
-"""Batches that are on the way, or wait for the one before them to the same queue."""
+"""A task's batches that are on the way, or wait for the one before them to the same queue."""
 NAMED_MAX = 1000
 """Messages without a target that a slice names in the report."""
+
+
+Passing = Generator[None, None, None]
+"""A step is a batch that was sent."""
+OVER = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,30 +61,49 @@ class Forwarding:
 
     def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
         buckets = Bucket(self.rates.messages), Bucket(self.rates.bytes)
+        waiting: deque[Step] = deque()
         with self.origin.open() as reader, Sender(self.target, timeout_s=self.timeout_s) as sender:
-            for piece in slices:
-                mark = marks.read(piece)
-                if mark.next < piece.part.end:
-                    self._pass(
-                        reader, Passage(self, piece.part.queue, mark, marks, sender, buckets), piece.part.end
-                    )
 
-    def _pass(self, reader: Reader, passage: "Passage", end: int) -> None:
+            def passing(queue: MessageQueue, pieces: Iterable[Slice]) -> Passing:
+                for piece in pieces:
+                    mark = marks.read(piece)
+                    if mark.next < piece.part.end:
+                        passage = Passage(self, queue, mark, marks, sender, buckets, waiting)
+                        yield from self._pass(reader, passage, piece.part.end)
+
+            groups = groupby(slices, key=lambda piece: piece.part.queue)
+            in_turn([passing(queue, list(pieces)) for queue, pieces in groups], QUEUES_ABREAST)
+
+    def _pass(self, reader: Reader, passage: "Passage", end: int) -> Passing:
         left = QueueRange(passage.queue, passage.mark.next, end)
         lost = NamedLosses(passage.mark, self.fail_on_data_loss)
         try:
             for spans in reader.read(left, self.choice, lost, bytes_max=READ_BYTES):
-                passage.send(spans)
+                yield from passage.send(spans)
             passage.settle(until=0)
             passage.mark.next = end
         finally:
             passage.marks.write(passage.mark)
 
 
+def in_turn(each: Iterable[Passing], at_a_time: int) -> None:
+    """A step of each, again and again, until all are over; who comes behind the first ones begins when one is over."""
+    left = iter(each)
+    going = deque(islice(left, at_a_time))
+    try:
+        while going:
+            one = going.popleft()
+            going.extend([one] if next(one, OVER) is None else islice(left, 1))
+    finally:
+        for one in going:
+            one.close()
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What moves a slice's mark, in the order of its messages."""
 
+    mark: Mark
     next: int
     """The source offset behind it."""
     done: Callable[[], None]
@@ -95,34 +121,36 @@ class Passage:
         marks: Marks,
         sender: Sender,
         buckets: tuple[Bucket, Bucket],
+        waiting: deque[Step],
     ) -> None:
+        """`waiting`: of all passages of the task."""
         self.queue, self.mark, self.marks = queue, mark, marks
         self._sender = sender
         self._buckets = buckets
         self._edits = Edits(of.drop, {}, (of.job, queue.broker_name) if of.provenance else None)
         self._route = of.routing.route(queue, cache(partial(writable, sender)))
-        self._waiting: deque[Step] = deque()
+        self._waiting = waiting
         self._marked_at = time.monotonic()
 
-    def send(self, spans: Spans) -> None:
+    def send(self, spans: Spans) -> Passing:
         for queue, stretch in self._route.of(spans):
             if queue is None:
                 self._leave(stretch)
             else:
-                self._send(queue, stretch)
+                yield from self._send(queue, stretch)
 
     def settle(self, until: int) -> None:
-        """The oldest steps are finished, until so many are left, and the mark moves behind them."""
+        """The oldest steps are finished, until so many are left, and their marks move behind them."""
         while len(self._waiting) > until:
             step = self._waiting.popleft()
             step.done()
-            self.mark.next = step.next
+            step.mark.next = step.next
         now = time.monotonic()
         if now - self._marked_at >= MARK_S:
             self.marks.write(self.mark)
             self._marked_at = now
 
-    def _send(self, queue: MessageQueue, spans: Spans) -> None:
+    def _send(self, queue: MessageQueue, spans: Spans) -> Passing:
         first = 0
         while first < len(spans):
             try:
@@ -137,7 +165,8 @@ class Passage:
                 queue, batch.body, batch.count, sys_flag=batch.sys_flag, born_ms=batch.born_ms
             )
             done = partial(self._acknowledged, pending, queue, batch.count, len(batch.body))
-            self._waiting.append(Step(spans.queue_offset(first - 1) + 1, done))
+            self._waiting.append(Step(self.mark, spans.queue_offset(first - 1) + 1, done))
+            yield
 
     def _acknowledged(self, pending: Pending, queue: MessageQueue, count: int, size: int) -> None:
         offsets = pending.wait()
@@ -153,6 +182,7 @@ class Passage:
         following = spans.queue_offset(len(spans) - 1) + 1
         self._waiting.append(
             Step(
+                self.mark,
                 following,
                 partial(
                     self._left,
