@@ -1,4 +1,4 @@
-"""Memory asked of a virtual machine's host before a sample instead of within it, and files that are read in the cache.
+"""Memory that a virtual machine's host has given before a sample needs it, and files that are read in the cache.
 
 A host gives a page when it is touched first and, with free page reporting, takes free ones back within seconds. A page
 that it must give costs up to 15 us where a page at hand costs 2: the sample would measure the host, and whoever writes
@@ -7,16 +7,73 @@ most to new files would pay for it. Some hosts also make a guest drop what it ke
 
 import mmap
 import re
+import threading
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 PIECE_BYTES = 1 << 20
+RELEASED_BYTES = 16 << 20
+AHEAD_BYTES = 128 << 20
+"""Of memory at hand beside what was free before."""
+LOOK_S = 0.01
+POPULATE = 23
+"""MADV_POPULATE_WRITE, which mmap does not name."""
 
 
-def back(size: int) -> None:
-    """Touch so many bytes of memory, half of what there is at most, and free them: they are handed out next."""
-    available_kb = int(re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())[1])  # type: ignore[index]
-    size = min(size, available_kb * 1024 // 2)
-    mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE).close()
+class Reserve:
+    """So many bytes of memory, half of what there is at most, handed out while it is entered: as much as the machine
+    takes meanwhile, a little ahead, so that the host has no time to take it. What is left stays for the next time."""
+
+    def __init__(self, size: int) -> None:
+        size = max(1, min(size, meminfo("MemAvailable") // 2) // RELEASED_BYTES) * RELEASED_BYTES
+        self._mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._mapping.madvise(mmap.MADV_HUGEPAGE)
+        self._gone = size
+        """Below it all was handed out."""
+
+    def fill(self) -> None:
+        """It is whole again; that may take seconds."""
+        if self._gone:
+            self._mapping.madvise(POPULATE, 0, self._gone)
+        self._gone = 0
+
+    def __enter__(self) -> Self:
+        self.fill()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def close(self) -> None:
+        self._mapping.close()
+
+    @property
+    def left(self) -> int:
+        """Bytes."""
+        return len(self._mapping) - self._gone
+
+    def _watch(self) -> None:
+        wanted = meminfo("MemFree") + AHEAD_BYTES
+        while True:
+            while meminfo("MemFree") < wanted and self._gone < len(self._mapping):
+                self._mapping.madvise(mmap.MADV_DONTNEED, self._gone, RELEASED_BYTES)
+                self._gone += RELEASED_BYTES
+            if self._over.wait(LOOK_S):
+                return
+
+
+def meminfo(name: str) -> int:
+    """Bytes."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
 
 
 def cache(folder: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.backing import back
+from bench.backing import Reserve
 from bench.load import LoadError
 from bench.rows import OURS, Found, Row, Sample, figures, server_of
 from bench.servers import Server
@@ -24,7 +24,7 @@ LONG_S = 20
 WATCH_S = 0.05
 WAKING_S = 1
 """What a server that stood still has to catch up with."""
-BACKED_BYTES = 3 << 30
+RESERVED_BYTES = 3 << 30
 """What a sample of the usual length may take of new memory, the page cache of its log before all."""
 
 
@@ -60,7 +60,7 @@ def busy_s() -> float:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def sample(row: Row, name: str, server: Server, part: float) -> Sample:
+def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve) -> Sample:
     """The least disturbed of some; of one if it was not disturbed."""
     tries: list[tuple[float, Sample]] = []
     for _ in range(TRIES):
@@ -68,8 +68,8 @@ def sample(row: Row, name: str, server: Server, part: float) -> Sample:
             server.awake(WAKING_S * min(1, part)),
             row.entered(name, server, part),
             MemoryWatch(server) as memory,
+            reserve,
         ):
-            back(max(1, int(BACKED_BYTES * min(1, part))))
             mine, busy, began, loads = server.cpu_s(), busy_s(), time.perf_counter(), os.times()
             done = row.work[name](server, part)
             used, seconds = server.cpu_s() - mine, time.perf_counter() - began
@@ -98,6 +98,7 @@ def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: 
     found: dict[str, dict[str, list[Sample]]] = {
         row.name: {name: [] for name in row.work if server_of(name) in peers} for row in chosen
     }
+    reserve = Reserve(int(RESERVED_BYTES * min(1, part)))
     for number in range(rounds):
         plan = [(row, name) for row in chosen if number < row.rounds_max for name in found[row.name]]
         random.Random(number).shuffle(plan)
@@ -105,11 +106,12 @@ def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: 
             line = f"round {number + 1}/{rounds}: {row.name}, {name}"
             print(f"\r{line:79}", end="", file=sys.stderr, flush=True)
             try:
-                found[row.name][name].append(sample(row, name, peers[server_of(name)], part))
+                found[row.name][name].append(sample(row, name, peers[server_of(name)], part, reserve))
             except LoadError as error:
                 if server_of(name).startswith(OURS):
                     raise
                 print(f"\n{row.name} goes on without {name}: {error}", file=sys.stderr)
                 del found[row.name][name]
     print(file=sys.stderr)
+    reserve.close()
     return {row: {name: figures(samples) for name, samples in of.items()} for row, of in found.items()}

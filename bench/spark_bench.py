@@ -25,7 +25,8 @@ from statistics import median
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from bench import load, spark_store
-from bench.backing import back, cache
+from bench.backing import Reserve, cache
+from bench.measuring import busy_s
 from bench.processes import Sampler, cpu_s, family
 from bench.results import append
 from firearrow._native.bulk.batches import Edits, batch_body
@@ -55,12 +56,12 @@ SETTINGS = {
     "spark.log.level": "ERROR",
 }
 READ_BYTES = 2 << 20
-BACKED_STORES = 3
+RESERVED_STORES = 3
 """What a row may take of new memory: what it reads, what it writes, what the broker does with that."""
 DECODES, READS = 3, 3
 """Samples of a round: short ones need more of them."""
 QUIET_S = 0.25
-QUIET_TRIES = 20
+QUIET_TRIES = 60
 NATIVE_BATCHES = 32
 NATIVE_BATCH_BYTES = 1 << 20
 
@@ -92,6 +93,10 @@ class Bench:
     found: dict[str, Samples] = field(default_factory=dict)
     turn: int = 0
     backwards: bool = False
+    reserve: Reserve = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reserve = Reserve(RESERVED_STORES * self.rows * spark_store.BODY_BYTES)
 
     def in_turn(self, *runs: Callable[[], None]) -> None:
         """What belongs together, each time in the other order."""
@@ -102,17 +107,18 @@ class Bench:
     def time(self, name: str, run: Callable[[], None], *, reads: Path | None = None) -> None:
         """`reads`: the folder of what it reads, if that is not the store."""
         self.ready(reads or self.store)
-        before, began = family(), time.perf_counter()
-        run()
-        seconds = time.perf_counter() - began
-        self.found.setdefault(name, Samples()).take(seconds, cpu_s(before, family()))
+        with self.reserve:
+            before, began = family(), time.perf_counter()
+            run()
+            seconds = time.perf_counter() - began
+            self.found.setdefault(name, Samples()).take(seconds, cpu_s(before, family()))
         print(f"  {name}: {seconds:.2f} s", file=sys.stderr)
 
     def ready(self, reads: Path) -> None:
-        """Nothing is left to be written or compiled, memory is there, what is read is in memory."""
+        """Nothing is left to be written or compiled, memory is there, what is read is in the cache."""
         os.sync()
         quiet()
-        back(BACKED_STORES * self.rows * spark_store.BODY_BYTES)
+        self.reserve.fill()
         cache(reads)
 
     def table(self) -> DataFrame:
@@ -207,11 +213,12 @@ def walked(mapping: Mapping) -> Iterator[Spans]:
 
 
 def quiet() -> None:
-    """Until JVM and workers have done what the sample before left to them: its code is compiled in the background."""
+    """Until the machine has done what the sample before left to it: the JVM compiles in the background, a kernel may go
+    through the memory that was freed."""
     for _ in range(QUIET_TRIES):
-        before = family()
+        before = busy_s()
         time.sleep(QUIET_S)
-        if cpu_s(before, family()) < QUIET_S / 10:
+        if busy_s() - before < QUIET_S / 5:
             return
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from bench.processes import TICK_S, cpu_s
 from bench.programs import ROOT
 from bench.rows import Row, server_of
 from bench.servers import Server
+from tests.faults.tally import until
 from tests.path.false_broker import FalseBroker, Lie, answer, record
 
 SENDS = [frames.send_frame(0, bytes(16), n + 1) for n in range(2)]
@@ -87,10 +88,19 @@ def test_files_to_be_read_are_in_the_cache(tmp_path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        backing.back(4 << 20)
         backing.cache(tmp_path)
         for place in range(0, 3 << 20, 1 << 20):
             assert os.preadv(file.fileno(), [bytearray(16)], place, os.RWF_NOWAIT) == 16
+
+
+def test_a_reserve_is_handed_out_as_memory_is_taken() -> None:
+    reserve = backing.Reserve(4 * backing.RELEASED_BYTES)
+    with closing(reserve):
+        with reserve:
+            until(lambda: not reserve.left)
+        assert not reserve.left
+        reserve.fill()
+        assert reserve.left == 4 * backing.RELEASED_BYTES
 
 
 def test_a_refused_connection_is_an_error() -> None:
