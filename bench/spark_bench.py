@@ -150,10 +150,11 @@ class Bench:
             self._decode("decode by queues", name, chain.from_iterable(reads))
 
     def _decode(self, row: str, name: str, found: Iterable[Spans]) -> None:
-        done, began = 0, time.thread_time()
-        for spans in found:
-            done += sum(map(len, record_batches(spans, ALL, name, open_bodies=True)))
-        seconds = time.thread_time() - began
+        with self.reserve:
+            done, began = 0, time.thread_time()
+            for spans in found:
+                done += sum(map(len, record_batches(spans, ALL, name, open_bodies=True)))
+            seconds = time.thread_time() - began
         assert done == self.rows, f"{done} of {self.rows} messages were read"
         self.found.setdefault(row, Samples()).take(seconds, seconds)
 

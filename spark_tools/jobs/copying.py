@@ -17,6 +17,7 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.datasource.ranges import range_of
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane
+from firearrow.spark_tools.jobs.forwarding import QUEUES_ABREAST
 from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, Marks, Slice
 from firearrow.spark_tools.jobs.report import Report
 from firearrow.spark_tools.jobs.routing import ByQueue
@@ -86,7 +87,7 @@ class Copying:
         marks.folder.mkdir(parents=True, exist_ok=True)
         routing = self._routing({piece.part.queue for piece in slices})
         left = [piece for piece in slices if marks.read(piece).next < piece.part.end]
-        tasks = lane.tasks_of(left, spark.defaultParallelism, whole_queues=True)
+        tasks = lane.tasks_of(left, spark.defaultParallelism, whole_queues=True, abreast=QUEUES_ABREAST)
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
         failures = lane.run(spark, tasks, marks, self.work(routing, at_a_time))
         if failures:

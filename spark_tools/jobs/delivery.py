@@ -16,7 +16,7 @@ from firearrow.spark_tools.errors import TopicMissing
 from firearrow.spark_tools.jobs import counting, lane, planning, verifying
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
 from firearrow.spark_tools.jobs.counting import Counting
-from firearrow.spark_tools.jobs.forwarding import Forwarding
+from firearrow.spark_tools.jobs.forwarding import QUEUES_ABREAST, Forwarding
 from firearrow.spark_tools.jobs.lane import Work
 from firearrow.spark_tools.jobs.losses import PlanLosses
 from firearrow.spark_tools.jobs.marks import Checkpoint, Marks, Plan, checkpoint
@@ -97,7 +97,9 @@ class Delivery:
             work = partial(self._forwarding, held, origin, choice, target, routing)
             lane.context(self.job)
             working = Watch()
-            report.failures = self._run(held, held.marks, work, whole_queues=routing.in_order)
+            report.failures = self._run(
+                held, held.marks, work, whole_queues=routing.in_order, abreast=QUEUES_ABREAST
+            )
             report.working_s = working.seconds
         elif self.send:
             report.notes.append("nothing was left to do: give another --checkpoint to do it again")
@@ -137,12 +139,18 @@ class Delivery:
         )
 
     def _run(
-        self, held: Checkpoint, marks: Marks, work: Callable[[int], Work], *, whole_queues: bool
+        self,
+        held: Checkpoint,
+        marks: Marks,
+        work: Callable[[int], Work],
+        *,
+        whole_queues: bool,
+        abreast: int = 1,
     ) -> list[str]:
         """Everything that the marks do not have yet."""
         spark = lane.context(self.job)
         left = held.unfinished(marks)
-        tasks = lane.tasks_of(left, spark.defaultParallelism, whole_queues=whole_queues)
+        tasks = lane.tasks_of(left, spark.defaultParallelism, whole_queues=whole_queues, abreast=abreast)
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
         with shown(self.job, marks, held.slices, quiet=self.running.quiet):
             return lane.run(spark, tasks, marks, work(at_a_time))

@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import ceil
 
 from pyspark import SparkConf, SparkContext
 
@@ -46,10 +47,13 @@ def context(job: str) -> SparkContext:
     return SparkContext.getOrCreate(settings)
 
 
-def tasks_of(slices: Sequence[Slice], cores: int, *, whole_queues: bool) -> list[list[Slice]]:
+def tasks_of(
+    slices: Sequence[Slice], cores: int, *, whole_queues: bool, abreast: int = 1
+) -> list[list[Slice]]:
     """Slices packed into tasks of about equal bytes, at most a few for each core, largest first.
 
-    `whole_queues`: all slices of a queue go to one task, in order.
+    `whole_queues`: all slices of a queue go to one task, in order. `abreast`: so many a task can work on at a time; it
+    gets as many if there is a task for each core.
     """
     if whole_queues:
         ordered = sorted(slices, key=lambda piece: (piece.part.queue, piece.part.start))
@@ -57,9 +61,9 @@ def tasks_of(slices: Sequence[Slice], cores: int, *, whole_queues: bool) -> list
     else:
         groups = [[piece] for piece in slices]
     weighed = sorted(groups, key=weight, reverse=True)
-    bins: list[tuple[int, int]] = [
-        (0, number) for number in range(min(len(groups), max(1, cores) * TASKS_A_CORE))
-    ]
+    cores = max(1, cores)
+    count = min(len(groups), cores * TASKS_A_CORE, max(cores, ceil(len(groups) / abreast)))
+    bins: list[tuple[int, int]] = [(0, number) for number in range(count)]
     tasks: list[list[Slice]] = [[] for _ in bins]
     for group in weighed:
         filled, number = bins[0]

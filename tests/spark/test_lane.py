@@ -1,5 +1,6 @@
 """The lane: slices packed into tasks, pace kept, queues faced; what goes wrong in a task is told."""
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,15 +33,17 @@ ranges = st.lists(
 )  # fmt: skip
 
 
-@given(ranges, st.integers(1, 9), st.booleans())
+@given(ranges, st.integers(1, 9), st.booleans(), st.integers(1, 5))
 def test_every_slice_is_in_one_task_and_queues_stay_in_order(
-    parts: list[QueueRange], cores: int, whole_queues: bool
+    parts: list[QueueRange], cores: int, whole_queues: bool, abreast: int
 ) -> None:
     slices = [Slice(number, part) for number, part in enumerate(parts)]
-    tasks = lane.tasks_of(slices, cores, whole_queues=whole_queues)
+    tasks = lane.tasks_of(slices, cores, whole_queues=whole_queues, abreast=abreast)
     assert sorted(piece.number for task in tasks for piece in task) == [piece.number for piece in slices]
     assert len(tasks) <= cores * lane.TASKS_A_CORE
     assert all(tasks)
+    groups = len({part.queue for part in parts}) if whole_queues else len(parts)
+    assert len(tasks) == min(groups, cores * lane.TASKS_A_CORE, max(cores, math.ceil(groups / abreast)))
     if whole_queues:
         for each in {part.queue for part in parts}:
             holding = [task for task in tasks if any(piece.part.queue == each for piece in task)]
