@@ -9,7 +9,7 @@ import textwrap
 from enum import Enum
 from pathlib import Path
 
-from bench import results
+from bench import compare, results
 from firearrow.broker.options import Options, options_by_key, text_of
 from firearrow.client.options import (
     ClientOptions,
@@ -84,15 +84,18 @@ def _shown(default: object) -> str:
 
 
 def figures_table() -> str:
-    """Of the last whole run of `python -m bench.compare` that had Apache's broker beside ours."""
-    runs = [run for run in results.read() if run.kind in ("compare", "early") and run.whole]
-    run = [run for run in runs if any("apache" in " ".join(row.figures) for row in run.rows)][-1]
+    """Each row of `python -m bench.compare` from the last whole run that had Apache's broker beside ours in it."""
+    found = {}
+    for run in results.read():
+        for told in run.rows if run.kind == "compare" and run.whole else ():
+            apache = next((name for name in told.figures if name.startswith("apache")), None)
+            if apache is not None and told.ours in told.figures:
+                found[told.row] = told.figures[told.ours]["rate"], told.figures[apache]["rate"]
     lines = ["| messages/s | FireArrow | Apache 5.5.0 | ratio |", "|---|---|---|---|"]
-    for row in run.rows:
-        apache = next((name for name in row.figures if name.startswith("apache")), None)
-        if apache is not None and row.ours in row.figures:
-            mine, theirs = row.figures[row.ours]["rate"], row.figures[apache]["rate"]
-            lines.append(f"| {row.row} | {mine:,.6g} | {theirs:,.6g} | **{mine / theirs:.3g}** |")
+    for row in compare.rows():
+        if row.name in found:
+            mine, theirs = found[row.name]
+            lines.append(f"| {row.name} | {mine:,.6g} | {theirs:,.6g} | **{mine / theirs:.3g}** |")
     return "\n".join(lines)
 
 
