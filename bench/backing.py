@@ -18,7 +18,7 @@ AHEAD_BYTES = 128 << 20
 """Of memory at hand beside what was free before."""
 LOOK_S = 0.01
 POPULATE = 23
-"""MADV_POPULATE_WRITE, which mmap does not name."""
+"""MADV_POPULATE_WRITE (Linux 5.14), which mmap does not name."""
 
 
 class Reserve:
