@@ -7,10 +7,10 @@ most to new files would pay for it. Some hosts also make a guest drop what it ke
 
 import mmap
 import re
-import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Self
+
+from bench.watch import Watch
 
 PIECE_BYTES = 1 << 20
 RELEASED_BYTES = 16 << 20
@@ -21,11 +21,12 @@ POPULATE = 23
 """MADV_POPULATE_WRITE (Linux 5.14), which mmap does not name."""
 
 
-class Reserve:
+class Reserve(Watch):
     """So many bytes of memory, half of what there is at most, handed out while it is entered: as much as the machine
     takes meanwhile, a little ahead, so that the host has no time to take it. What is left stays for the next time."""
 
     def __init__(self, size: int) -> None:
+        super().__init__(LOOK_S)
         size = max(1, min(size, meminfo("MemAvailable") // 2) // RELEASED_BYTES) * RELEASED_BYTES
         self._mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._mapping.madvise(mmap.MADV_HUGEPAGE)
@@ -40,16 +41,9 @@ class Reserve:
 
     def __enter__(self) -> Self:
         self.fill()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
+        self._wanted = meminfo("MemFree") + AHEAD_BYTES
+        self.look()
+        return super().__enter__()
 
     def close(self) -> None:
         self._mapping.close()
@@ -59,14 +53,11 @@ class Reserve:
         """Bytes."""
         return len(self._mapping) - self._gone
 
-    def _watch(self) -> None:
-        wanted = meminfo("MemFree") + AHEAD_BYTES
-        while True:
-            while meminfo("MemFree") < wanted and self._gone < len(self._mapping):
-                self._mapping.madvise(mmap.MADV_DONTNEED, self._gone, RELEASED_BYTES)
-                self._gone += RELEASED_BYTES
-            if self._over.wait(LOOK_S):
-                return
+    def look(self) -> None:
+        """Hand out as much as the machine took."""
+        while meminfo("MemFree") < self._wanted and self.left:
+            self._mapping.madvise(mmap.MADV_DONTNEED, self._gone, RELEASED_BYTES)
+            self._gone += RELEASED_BYTES
 
 
 def meminfo(name: str) -> int:

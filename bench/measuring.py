@@ -3,18 +3,17 @@
 import os
 import random
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from bench.backing import Reserve
 from bench.load import LoadError
 from bench.rows import OURS, Found, Row, Sample, figures, server_of
 from bench.servers import Server
+from bench.watch import Watch
 
 DISTURBED = 0.12
 """Others took more than this part of the machine."""
@@ -28,29 +27,22 @@ RESERVED_BYTES = 3 << 30
 """What a sample of the usual length may take of new memory, the page cache of its log before all."""
 
 
-class MemoryWatch:
+class MemoryWatch(Watch):
     """`most_mb`: the most anonymous memory that a server was seen with while this was entered."""
 
     def __init__(self, server: Server) -> None:
+        super().__init__(WATCH_S)
         self.most_mb = 0.0
         self._server = server
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join()
-        self.most_mb = max(self.most_mb, self._server.anonymous_mb())
+        super().__exit__(kind, value, trace)
+        self.look()
 
-    def _watch(self) -> None:
-        while not self._over.wait(WATCH_S):
-            self.most_mb = max(self.most_mb, self._server.anonymous_mb())
+    def look(self) -> None:
+        self.most_mb = max(self.most_mb, self._server.anonymous_mb())
 
 
 def busy_s() -> float:

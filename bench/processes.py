@@ -5,10 +5,9 @@ Reads /proc. A process that ends counts with its parent once that has waited for
 
 import os
 import re
-import threading
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from bench.watch import Watch
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 EVERY_S = 0.05
@@ -45,32 +44,20 @@ def cpu_s(before: dict[int, list[int]], after: dict[int, list[int]]) -> float:
     return (own + max(0, waited_for - ended)) * TICK_S
 
 
-class Sampler:
+class Sampler(Watch):
     """`worker_mib`: the most anonymous memory that one Python worker of Spark was seen with, while it was entered."""
 
     def __init__(self) -> None:
+        super().__init__(EVERY_S)
         self.worker_mib = 0.0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(EVERY_S):
-            for number in family():
-                try:
-                    command = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    status = Path(f"/proc/{number}/status").read_text()
-                except OSError:
-                    continue  # it has just ended
-                used = re.search(r"RssAnon:\s+(\d+) kB", status)
-                if used and WORKERS.search(command):
-                    self.worker_mib = max(self.worker_mib, int(used[1]) / 1024)
+    def look(self) -> None:
+        for number in family():
+            try:
+                command = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                status = Path(f"/proc/{number}/status").read_text()
+            except OSError:
+                continue  # it has just ended
+            used = re.search(r"RssAnon:\s+(\d+) kB", status)
+            if used and WORKERS.search(command):
+                self.worker_mib = max(self.worker_mib, int(used[1]) / 1024)

@@ -2,8 +2,8 @@
  * set by so many nanoseconds. Knows no broker; with no rule in force it only passes calls on. Any thread.
  *
  *   header 64:  wall clock, ns (i64) · number of rules in use (i64) · 0
- *   rule  256:  call · errno, below zero ms to wait instead (i32 ×2) · passes before it fails · failures left, -1 no end · failures so far (i64 ×3) ·
- *               part of the path (char[224])
+ *   rule  256:  call · errno, below zero ms to wait instead (i32 ×2) · passes before it fails · failures left, -1 no
+ *               end · failures so far (i64 ×3) · part of the path (char[224])
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -85,16 +85,13 @@ def _shown(default: object) -> str:
 
 def figures_table() -> str:
     """Each row of `python -m bench.compare` from the last whole run that had Apache's broker beside ours in it."""
-    found = {}
-    for run in results.read():
-        for told in run.rows if run.kind == "compare" and run.whole else ():
-            apache = next((name for name in told.figures if name.startswith("apache")), None)
-            if apache is not None and told.ours in told.figures:
-                found[told.row] = told.figures[told.ours]["rate"], told.figures[apache]["rate"]
+    newest = results.newest_figures(results.read())
     lines = ["| messages/s | FireArrow | Apache 5.5.0 | ratio |", "|---|---|---|---|"]
     for row in compare.rows():
-        if row.name in found:
-            mine, theirs = found[row.name]
+        for apache in (name for name in row.work if name.startswith("apache") and (row.name, name) in newest):
+            run, figures = newest[row.name, apache]
+            [mine] = (told.figures[row.ours]["rate"] for told in run.rows if told.row == row.name)
+            theirs = figures["rate"]
             lines.append(f"| {row.name} | {mine:,.6g} | {theirs:,.6g} | **{mine / theirs:.3g}** |")
     return "\n".join(lines)
 
