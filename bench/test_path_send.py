@@ -13,10 +13,12 @@ from firearrow._native.path.fast import FastLane
 from firearrow._native.path.gate import Gate
 from firearrow._native.path.holds import Holds
 from firearrow._native.path.lane import Front
+from firearrow._native.path.news import News
 from firearrow._native.path.pull import Puller
-from firearrow._native.path.run import Run
 from firearrow._native.path.send import Sender
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 
@@ -66,8 +68,15 @@ class Line(Front):
         self.buffer_updated(len(data))
 
 
+class StillClock(Clock):
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+    monotonic_ms = now_ms
+
+
 class Broker:
-    """Store, gate and lane; its turn is `end`. It is clock, offsets and statistics, too, and does nothing there."""
+    """Store, gate, lane and turn. It is offsets, statistics and journal, too, and does nothing there."""
 
     resets: dict[tuple[str, str, int], int] = {}  # noqa: RUF012
 
@@ -75,22 +84,23 @@ class Broker:
         self.store = MessageStore.open(
             folder, segment_bytes=1 << 28, index_slots=1 << 20, index_entries=1 << 24
         )
-        self.runs: list[Run] = []
         self.pulls: dict[int, int] = {}
         gate = Gate()
         gate.put(TOPIC, queues=4, sendable=True)
-        sender = Sender(gate, self.store, self, self, self, str, HOST)
-        self.holds = Holds(Loop(), self, lambda: FRAMES)  # type: ignore[arg-type]
-        puller = Puller(
-            self.store, self.holds, lambda *_: (4, (), 0, 0, 60_000), self.again, self, self, self
-        )
+        clock = StillClock()
+        self.held = holds = Holds(Loop(), clock, FRAMES)  # type: ignore[arg-type]
+        self.turn = Turn(
+            Loop(), self.store, clock, sync_flush=False, sync_timeout_ms=5000, news=News(holds),
+            sync_soon=self.sync, full=str, journal=self,
+        )  # fmt: skip
+        sender = Sender(gate, self.store, self.turn, self, clock, str, HOST)
+        puller = Puller(self.store, holds, lambda *_: (4, (), 0, 0, 60_000), self.again, self, self, clock)
         self.line = Line(FastLane(sender, puller))
 
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
+    has_promises = False
 
-    monotonic_ms = now_ms
-
+    def sync(self) -> None: ...
+    def cancel(self, written: int) -> None: ...
     def counts(self, topic: str) -> tuple[Count, Count]:
         return Count(), Count()
 
@@ -107,19 +117,9 @@ class Broker:
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None: ...
 
-    def join(self, run: Run) -> None:
-        self.runs.append(run)
-
     def say(self, data: bytes) -> None:
-        """One turn."""
         self.line.feed(data)
-        for run in self.runs:
-            run.close()
-        self.store.write()
-        for run in self.runs:
-            run.let_go()
-        self.holds.news({queue for run in self.runs for queue in run.queues})
-        self.runs.clear()
+        self.turn.end()
         self.line.flush()
 
 
@@ -179,9 +179,9 @@ def test_wake_ups(benchmark: BenchmarkFixture, broker: Broker) -> None:
 
     def run(pulls: bytes) -> None:
         broker.say(pulls)
-        assert len(broker.holds) == 4
+        assert len(broker.held) == 4
         broker.say(data)
-        assert len(broker.holds) == 0
+        assert len(broker.held) == 0
 
     before = broker.line.wire.sent
     benchmark.pedantic(run, setup=asked, rounds=ROUNDS)

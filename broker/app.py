@@ -14,9 +14,11 @@ from pathlib import Path
 
 from firearrow._native.path.holds import Holds
 from firearrow._native.path.lane import Lane
+from firearrow._native.path.news import News
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import memory_bytes
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.clock import SystemClock
+from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.disk_space import measured
 from firearrow.broker.dispatch import Dispatch
@@ -60,7 +62,6 @@ from firearrow.broker.services.retention import Retention
 from firearrow.broker.services.routing import Routing
 from firearrow.broker.services.sampler import Sampler
 from firearrow.broker.services.saver import Saver
-from firearrow.broker.services.turn import Turn
 from firearrow.broker.state import State, load
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.announcement import Identity
@@ -80,7 +81,7 @@ class App:
         self._loop = loop
         self._config = config
         self._naming_listen = naming
-        self._clock = SystemClock()
+        self._clock = Clock()
         self._stopping = asyncio.Event()
         self._gates: Gates | None = None
         self._unsaved: OSError | None = None
@@ -142,7 +143,8 @@ class App:
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
 
     def _make_services(self, options: Options) -> None:
-        self._holds = Holds(self._loop, self._clock, lambda: self._config.options.held_pulls_max)
+        self._holds = Holds(self._loop, self._clock, options.held_pulls_max)
+        self._news = News(self._holds)
         self._flusher = Flusher(
             self._loop,
             self._store,
@@ -187,6 +189,7 @@ class App:
         )  # fmt: skip
         parts = Parts(self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats)
         self._living = Living(parts, filters, store_host)
+        self._living.listen(self._news)
         if config.options.fast_path:
             self._gates = Gates(parts, store_host, pulls, self._holds)
         handlers = (
@@ -309,10 +312,6 @@ class App:
         if self._gates is not None:
             self._gates.readers_changed()
 
-    def _news(self, queues: set[tuple[str, int]]) -> None:
-        self._holds.news(queues)
-        self._living.news(queues)
-
     def _settle(self) -> None:
         """What a file of progress speaks of is on the disk before the file is. Runs in another thread. OSError."""
         if hasattr(self, "_flusher"):  # a start may fail before
@@ -324,6 +323,7 @@ class App:
         self._turn.synced(physical_offset)
 
     def _set_limits(self, options: Options) -> None:
+        self._holds.most = options.held_pulls_max
         self._store.max_message_bytes = options.max_message_bytes
         self._store.in_memory_bytes = memory_bytes(options.in_memory_percent)
         self._store.set_limits(

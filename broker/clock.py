@@ -1,16 +1,11 @@
 """Time and turns are passed in: logic never reads the wall clock itself, nor knows whose turn it is."""
 
-import time
 from collections.abc import Callable
 from typing import Protocol
 
+from firearrow._native.wire.clocks import Clock
 
-class Clock(Protocol):
-    def now_ms(self) -> int:
-        """Milliseconds since the Unix epoch."""
-
-    def monotonic_ms(self) -> int:
-        """Milliseconds that never go back."""
+__all__ = ["Clock", "ManualClock", "Plans"]
 
 
 class Plans(Protocol):
@@ -18,15 +13,7 @@ class Plans(Protocol):
         """Run it behind the sockets that are ready by now: the loop, or the engine that serves them."""
 
 
-class SystemClock:
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
-
-
-class ManualClock:
+class ManualClock(Clock):
     """A clock for tests: it stands still until told."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:

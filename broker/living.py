@@ -6,6 +6,7 @@ Progress comes from Apache's files first, then from the journal, which is newer.
 import logging
 from pathlib import Path
 
+from firearrow._native.path.news import News
 from firearrow.broker.filters.selection import Filters
 from firearrow.broker.handlers.delays import DelaysHandler
 from firearrow.broker.handlers.replies import RepliesHandler
@@ -23,6 +24,7 @@ from firearrow.broker.peer import Routes
 from firearrow.broker.pops import Pops
 from firearrow.broker.services.periodic import Periodic
 from firearrow.broker.state import load
+from firearrow.broker.tables import names
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.timing import Timing
 
@@ -64,7 +66,6 @@ class Living:
             parts.stats,
         )
         self._pops = Pops(parts, self._appender, filters, self._timing.is_behind)
-        self._awaited = self._delays.queues | self._timing.queues
         self._own = [*self._sends(parts), TransactionsHandler(self._transactions).routes()]
         self._periodic = Periodic(parts.loop)
         self._save_s = options.offsets_save_ms / 1000
@@ -173,13 +174,10 @@ class Living:
         """What the runtime info says of timers and delays."""
         return self._timing.info() | self._delays.info()
 
-    def news(self, queues: set[tuple[str, int]]) -> None:
-        """These queues have messages that readers could not see before. Runs in every turn: most are of no concern."""
-        if not queues.isdisjoint(self._awaited):
-            self._delays.news(queues)
-            self._timing.news(queues)
-        if self._pops.waits:
-            self._pops.news(queues)
+    def listen(self, news: News) -> None:
+        news.listen(self._delays.news, topics=(names.SCHEDULE_TOPIC,))
+        news.listen(self._timing.news, topics=(names.TIMER_TOPIC,))
+        self._pops.listen(news)
 
     def _restore(self, entry: Entry) -> None:
         restore = self._restorers.get(Kind(entry.kind))

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from firearrow.broker.clock import SystemClock
+from firearrow.broker.clock import Clock
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.peer import Address
@@ -29,7 +29,7 @@ class NameServerApp:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
         saver, stopping = Saver(self._loop), asyncio.Event()
         server = Server(self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX)
-        naming = NameServer(SystemClock(), NamingOptions(), lambda: saver.soon("kv"))
+        naming = NameServer(Clock(), NamingOptions(), lambda: saver.soon("kv"))
         file = ConfigFile(Path.home() / "firearrow" / "namesrv" / "kvConfig.json")
         file.load(naming.kv.load)
         saver.add("kv", lambda: file.write(naming.kv.to_json()))

@@ -3,12 +3,12 @@
 import asyncio
 from typing import NamedTuple
 
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.services.saver import Saver
-from firearrow.broker.services.turn import Turn
 from firearrow.broker.state import State
 from firearrow.broker.stats import Stats
 

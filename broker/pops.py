@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from firearrow._native.path.news import News
 from firearrow.broker.filters.selection import Filters
 from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.notification import NotificationHandler
@@ -68,15 +69,9 @@ class Pops:
         self._notices.release_all()
         self._openings.stop()
 
-    @property
-    def waits(self) -> bool:
-        """Whether anybody waits for news."""
-        return len(self._holds) > 0 or len(self._notices) > 0
-
-    def news(self, queues: set[tuple[str, int]]) -> None:
-        """These queues have messages that readers could not see before."""
-        self._holds.news(queues)
-        self._notices.news(queues)
+    def listen(self, news: News) -> None:
+        for holds in (self._holds, self._notices):
+            news.listen(holds.news, crowd=holds.places)
 
     def sweep(self) -> None:
         self._orders.sweep(self._state.topics, self._state.groups)

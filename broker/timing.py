@@ -5,6 +5,7 @@ With timerWheelEnable=false there is no service, and nothing is opened; messages
 
 from pathlib import Path
 
+from firearrow._native.path.holds import Queue
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.handlers.recall import RecallHandler
@@ -13,12 +14,10 @@ from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import recall_handle
-from firearrow.broker.life.timers.service import QUEUE as TIMER_QUEUE
 from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.messages import Message
 from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Routes
-from firearrow.broker.services.turn import Queue
 from firearrow.broker.state import load
 
 NO_TIMER = {
@@ -87,11 +86,6 @@ class Timing:
         """All that was put is written, and the files are saved. OSError."""
         if self._service is not None:
             self._service.close()
-
-    @property
-    def queues(self) -> frozenset[Queue]:
-        """Those whose news are for us."""
-        return frozenset({TIMER_QUEUE})
 
     def news(self, queues: set[Queue]) -> None:
         if self._service is not None:

@@ -9,6 +9,8 @@
 
 from libc.stdint cimport int64_t
 
+from firearrow._native.wire.clocks cimport Clock
+
 cdef enum:
     OF_QUEUE, OF_TICK, OF_PEER, LINES
 
@@ -34,7 +36,9 @@ cdef class HeldCall(Held):
     cdef object asked, called
 
 cdef class Holds:
-    cdef object loop, clock, most, timer
+    cdef object loop, timer
+    cdef Clock clock
+    cdef public Py_ssize_t most           # requests at once
     cdef dict queues, ticks, peers        # key → Line
     cdef set waiting
     cdef Py_ssize_t bytes
@@ -42,6 +46,7 @@ cdef class Holds:
 
     cdef bint has_room(self, Py_ssize_t weight) except -1
     cdef int enter(self, Held held) except -1
+    cdef int hear(self, tuple queue) except -1
     cdef int finish(self, Held held) except -1
     cdef int drop(self, Held held) except -1
     cdef int watch(self) except -1

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.command import RemotingCommand
 
 Queue = tuple[str, int]
@@ -14,9 +15,6 @@ REQUEST_BYTES: int
 class Peer(Protocol):
     @property
     def closed(self) -> bool: ...
-
-class Clock(Protocol):
-    def monotonic_ms(self) -> int: ...
 
 def lightened(request: RemotingCommand) -> int:
     """About how many bytes the request takes while it waits, which it does without its body."""
@@ -43,13 +41,13 @@ class HeldCall(Held):
     ) -> None: ...
 
 class Holds:
-    """At most `most()` held requests, of `BYTES_MAX`; `add` says False when there is no room."""
+    """At most `most` held requests, of `BYTES_MAX`; `add` says False when there is no room. A News (path/news) tells
+    it what is new."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, most: Callable[[], int]) -> None: ...
+    most: int
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, most: int) -> None: ...
     def __len__(self) -> int: ...
     def add(self, held: Held) -> bool: ...
-    def news(self, queues: set[Queue]) -> None:
-        """These queues have messages that readers could not see before."""
     def forget(self, peer: Peer) -> None:
         """The connection is gone: what it asked for is dropped."""
     def release_all(self) -> None:

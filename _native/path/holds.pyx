@@ -5,6 +5,7 @@ from firearrow._native.wire.command import RemotingCommand
 cdef enum:
     TICK_MS = 100
 
+Queue = tuple[str, int]
 BYTES_MAX = 512 << 20
 REQUEST_BYTES = 2048
 
@@ -98,7 +99,7 @@ cdef class HeldCall(Held):
 
 
 cdef class Holds:
-    def __init__(self, loop, clock, most):
+    def __init__(self, loop, Clock clock not None, Py_ssize_t most):
         self.loop = loop
         self.clock = clock
         self.most = most
@@ -109,7 +110,7 @@ cdef class Holds:
         return len(self.waiting)
 
     cdef bint has_room(self, Py_ssize_t weight) except -1:
-        return len(self.waiting) < <Py_ssize_t> self.most() and self.bytes + weight <= ROOM
+        return len(self.waiting) < self.most and self.bytes + weight <= ROOM
 
     def add(self, Held held not None):
         if not self.has_room(held.weight):
@@ -133,14 +134,13 @@ cdef class Holds:
 
     # ---- what ends the wait ----
 
-    def news(self, set queues not None):
+    cdef int hear(self, tuple queue) except -1:
+        """It has messages that readers could not see before."""
         cdef Held held
-        if not self.waiting:
-            return
-        for queue in queues:
-            for held in standing(self.queues, queue, OF_QUEUE):
-                if held.waits and held.wants():
-                    self.finish(held)
+        for held in standing(self.queues, queue, OF_QUEUE):
+            if held.waits and held.wants():
+                self.finish(held)
+        return 0
 
     def tick(self):
         cdef int64_t now = self.clock.monotonic_ms() // TICK_MS

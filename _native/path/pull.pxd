@@ -15,6 +15,7 @@ from firearrow._native.path.lane cimport Front
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.fetch cimport Picked, Scan
 from firearrow._native.store.store cimport MessageStore
+from firearrow._native.wire.clocks cimport Clock
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 
@@ -42,7 +43,8 @@ cdef class Plan:
 cdef class Puller:
     cdef MessageStore store
     cdef Holds holds
-    cdef object resolve, beyond, offsets, stats, clock
+    cdef Clock clock
+    cdef object resolve, beyond, offsets, stats
     cdef dict resets
     cdef dict plans                       # key → Plan
     cdef list counted                     # plans with something to tell the statistics

@@ -1,8 +1,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from firearrow._native.path.holds import Clock, Holds
+from firearrow._native.path.holds import Holds
 from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.command import RemotingCommand
 
 class Offsets(Protocol):

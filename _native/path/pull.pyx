@@ -66,7 +66,7 @@ cdef Plan plan_for(const PullFields *fields):
 
 
 cdef class Puller:
-    def __cinit__(self, MessageStore store not None, Holds holds not None, resolve, beyond, offsets, stats, clock):
+    def __cinit__(self, MessageStore store not None, Holds holds not None, resolve, beyond, offsets, stats, Clock clock not None):
         self.store = store
         self.holds = holds
         self.resolve = resolve

@@ -2,12 +2,13 @@
 # without one of the complete handlers' between them: so all answers of a connection keep their order.
 #
 # Ownership: a parcel owns its connection until its answers went; answers are whole frames, copied to the connections' `out`.
-# `close` is called by the turn, once, before its write or when another answer is parked behind. Thread: the loop's.
+# The turn closes it, once, before its write or when another answer is parked behind. Thread: the loop's.
 
 from libc.stdint cimport int64_t
 
 from firearrow._native.path.gate cimport Place
 from firearrow._native.path.lane cimport Front
+from firearrow._native.path.parked cimport Waiting
 from firearrow._native.wire.writer cimport Writer
 
 cdef struct Parcel:
@@ -15,15 +16,14 @@ cdef struct Parcel:
     Py_ssize_t at, length                 # of its answers, one behind another
     bint waits                            # for the disk
 
-cdef class Run:
+cdef class Run(Waiting):
     cdef Writer answers
     cdef Parcel *parcels
     cdef Py_ssize_t count, room
     cdef list places
-    cdef bint closed
+    cdef bint closed                      # nothing more comes to it
     cdef int64_t number
-    cdef readonly int64_t end             # of the log, behind the last message
-    cdef readonly int64_t now_ms, since_ms
+    cdef readonly int64_t now_ms
 
     cdef int note(self, Place place, int64_t end) except -1
     cdef int begin(self, Front front, bint waits) except -1

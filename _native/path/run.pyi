@@ -1,17 +1,4 @@
-class Run:
-    """Answers of one turn that wait for its write; the turn holds it as one of what is parked."""
+from firearrow._native.path.parked import Waiting
 
-    end: int
-    now_ms: int
-    since_ms: int
-    @property
-    def queues(self) -> set[tuple[str, int]]: ...
-    def close(self) -> None:
-        """No more answers come to it."""
-    def let_go(self) -> None: ...
-    def let_go_early(self) -> None:
-        """Those that do not wait for the disk."""
-    def let_go_late(self) -> None: ...
-    def refuse(self, remark: str) -> None: ...
-    def refuse_late(self, remark: str) -> None: ...
-    def expire(self) -> None: ...
+class Run(Waiting):
+    """Answers of one turn that wait for its write; the turn holds it as one of what is parked."""

@@ -64,36 +64,36 @@ cdef class Run:
 
     # ---- what the turn does ----
 
-    def close(self):
-        self.closed = True
-
-    @property
-    def queues(self):
+    cdef int name_queues(self, list queues) except -1:
         cdef Place place
-        return {place.name for place in self.places}
+        for place in self.places:
+            queues.append(place.name)
+        return 0
 
-    def let_go(self):
+    cdef int let_go(self) except -1:
         self.deliver(ALL)
         self.drop()
+        return 0
 
-    def let_go_early(self):
-        self.deliver(EARLY)
+    cdef int let_go_early(self) except -1:
+        return self.deliver(EARLY)
 
-    def let_go_late(self):
+    cdef int let_go_late(self) except -1:
         self.deliver(LATE)
         self.drop()
+        return 0
 
-    def refuse(self, str remark not None):
-        """Nothing was stored."""
+    cdef int refuse(self, str remark) except -1:
         self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), ALL)
         self.drop()
+        return 0
 
-    def refuse_late(self, str remark not None):
+    cdef int refuse_late(self, str remark) except -1:
         self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), LATE)
         self.drop()
+        return 0
 
-    def expire(self):
-        """The disk takes too long: those that wait learn it; their messages stay."""
+    cdef int expire(self) except -1:
         def expired(answer):
             answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
             return answer
@@ -101,6 +101,7 @@ cdef class Run:
         self.replace(expired, LATE)
         for n in range(self.count):
             self.parcels[n].waits = False
+        return 0
 
     cdef int deliver(self, int which) except -1:
         cdef Py_ssize_t n

@@ -12,15 +12,19 @@ from firearrow._native.path.gate cimport Gate, Place, Topic
 from firearrow._native.path.lane cimport Front
 from firearrow._native.path.receipt cimport Receipt
 from firearrow._native.path.run cimport Run
+from firearrow._native.path.turn cimport Turn
 from firearrow._native.store.record cimport Message
 from firearrow._native.store.store cimport MessageStore
+from firearrow._native.wire.clocks cimport Clock
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 
 cdef class Sender:
     cdef Gate gate
     cdef MessageStore store
-    cdef object turn, stats, clock
+    cdef Turn turn
+    cdef Clock clock
+    cdef object stats
     cdef object next_id                   # now in ms → a unique key
     cdef bytes host                       # our address as records hold it
     cdef bytes added                      # properties that the broker adds

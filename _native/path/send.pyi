@@ -3,16 +3,9 @@ from typing import Protocol
 
 from firearrow._native.path.count import Count
 from firearrow._native.path.gate import Gate
-from firearrow._native.path.run import Run
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import MessageStore
-
-class Turn(Protocol):
-    def join(self, run: Run) -> None:
-        """Hold the run until the turn's write."""
-
-class Clock(Protocol):
-    def now_ms(self) -> int: ...
-    def monotonic_ms(self) -> int: ...
+from firearrow._native.wire.clocks import Clock
 
 class Stats(Protocol):
     def counts(self, topic: str) -> tuple[Count, Count]: ...

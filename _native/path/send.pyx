@@ -27,7 +27,7 @@ cdef inline Text text_of(bytes data):
 
 
 cdef class Sender:
-    def __cinit__(self, Gate gate not None, MessageStore store not None, turn, stats, clock, next_id, bytes host not None):
+    def __cinit__(self, Gate gate not None, MessageStore store not None, Turn turn not None, stats, Clock clock not None, next_id, bytes host not None):
         self.gate = gate
         self.store = store
         self.turn = turn

@@ -1,6 +1,7 @@
-# Nanoseconds of the system's clocks. Any thread.
+# The system's clocks. Any thread.
 
-from posix.time cimport CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, clock_gettime, clockid_t, timespec
+from libc.stdint cimport int64_t
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_THREAD_CPUTIME_ID, clock_gettime, clockid_t, timespec
 
 
 cdef inline long long nanoseconds() noexcept nogil:
@@ -17,3 +18,8 @@ cdef inline long long read(clockid_t clock) noexcept nogil:
     cdef timespec now
     clock_gettime(clock, &now)
     return <long long> now.tv_sec * 1000000000 + now.tv_nsec
+
+
+cdef class Clock:
+    cpdef int64_t now_ms(self)
+    cpdef int64_t monotonic_ms(self)

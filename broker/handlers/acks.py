@@ -4,6 +4,7 @@ import base64
 import binascii
 from collections.abc import Callable
 
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import MessageStore, Placed, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -19,7 +20,6 @@ from firearrow.broker.life.pop.receipts import (
     real_topic,
 )
 from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.services.turn import Turn
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.topics import TopicTable
 

@@ -5,6 +5,7 @@ import random
 from typing import NamedTuple
 
 from firearrow._native.path.holds import lightened
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -16,7 +17,6 @@ from firearrow.broker.life.pop.holds import HeldPop, PopHolds
 from firearrow.broker.life.pop.popping import Popped, Popping, Wanted
 from firearrow.broker.life.pop.receipts import ORDER_REVIVE_QUEUE, retry_topic
 from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.services.turn import Turn
 from firearrow.broker.tables import names
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupConfig, GroupTable

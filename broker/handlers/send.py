@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -14,7 +15,6 @@ from firearrow.broker.life.retries import Retries
 from firearrow.broker.messageids import UniqueIds, host_bytes, offset_id
 from firearrow.broker.messages import Message, Property, properties_of
 from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.services.turn import Turn
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
 from firearrow.broker.tables.topics import TopicConfig, TopicTable

@@ -8,6 +8,7 @@ real topic and queue in properties. Counts nothing and answers nothing by itself
 
 from collections.abc import Callable
 
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import MessageStore, Placed
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -15,7 +16,6 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.errors import Refusal
 from firearrow.broker.messages import Message, Property, properties_text
 from firearrow.broker.peer import Peer
-from firearrow.broker.services.turn import Turn
 from firearrow.broker.tables import names
 
 TRANSACTION_BITS, TRANSACTION_COMMIT = 0xC, 0x8

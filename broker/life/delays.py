@@ -79,11 +79,6 @@ class DelayService:
         for level in self._levels:
             _disarm(level)
 
-    @property
-    def queues(self) -> frozenset[tuple[str, int]]:
-        """Those whose news are for us."""
-        return frozenset((names.SCHEDULE_TOPIC, level.number - 1) for level in self._levels)
-
     def news(self, queues: set[tuple[str, int]]) -> None:
         for topic, queue_id in queues:
             if topic == names.SCHEDULE_TOPIC and queue_id < len(self._levels):

@@ -63,7 +63,7 @@ def test_a_waiting_request_keeps_no_body() -> None:
 @pytest.mark.parametrize("over", [0, 1])
 def test_bytes_of_held_pulls(over: int) -> None:
     async def run() -> bool:
-        waiting = Holds(asyncio.get_running_loop(), ManualClock(), lambda: 10)
+        waiting = Holds(asyncio.get_running_loop(), ManualClock(), 10)
         peer = RecordedPeer()
         assert waiting.add(HeldCall(("T", 0), peer, 0, lambda: False, lambda: None, BYTES_MAX - 100))
         fits = waiting.add(HeldCall(("T", 0), peer, 0, lambda: False, lambda: None, 100 + over))

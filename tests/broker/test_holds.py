@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from firearrow._native.path.holds import HeldCall, Holds
+from firearrow._native.path.news import News
 from firearrow.broker.clock import ManualClock
 from tests.broker.peers import RecordedPeer
 
@@ -43,14 +44,14 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 @pytest.fixture
 def pulls(loop: asyncio.AbstractEventLoop) -> Pulls:
     clock = ManualClock()
-    return Pulls(Holds(loop, clock, lambda: 3), clock)
+    return Pulls(Holds(loop, clock, 3), clock)
 
 
 def test_news_of_its_queue_wakes_a_pull_once(pulls: Pulls) -> None:
     pulls.hold("a")
     pulls.hold("b", ("T", 1))
-    pulls.holds.news({("T", 0), ("other", 0)})
-    pulls.holds.news({("T", 0)})
+    News(pulls.holds)({("T", 0), ("other", 0)})
+    News(pulls.holds)({("T", 0)})
     assert pulls.ran == ["a"]
     assert len(pulls.holds) == 1
 
@@ -58,10 +59,10 @@ def test_news_of_its_queue_wakes_a_pull_once(pulls: Pulls) -> None:
 def test_a_pull_whose_tags_do_not_match_stays(pulls: Pulls) -> None:
     pulls.unwanted.add("a")
     pulls.hold("a")
-    pulls.holds.news({("T", 0)})
+    News(pulls.holds)({("T", 0)})
     assert pulls.ran == []
     pulls.unwanted.clear()
-    pulls.holds.news({("T", 0)})
+    News(pulls.holds)({("T", 0)})
     assert pulls.ran == ["a"]
 
 
@@ -88,7 +89,7 @@ def test_pulls_of_a_closed_connection_are_dropped(pulls: Pulls) -> None:
     pulls.hold("stays")
     peer.close()
     assert len(pulls.holds) == 1
-    pulls.holds.news({("T", 0), ("U", 3)})
+    News(pulls.holds)({("T", 0), ("U", 3)})
     assert pulls.ran == ["stays"]
 
 
@@ -101,9 +102,9 @@ def test_a_pull_held_again_while_it_runs_waits_for_the_next_news(pulls: Pulls) -
         pulls.holds.add(HeldCall(("T", 0), peer, 10**15, wants=lambda: True, again=again))
 
     pulls.holds.add(HeldCall(("T", 0), peer, 10**15, wants=lambda: True, again=again))
-    pulls.holds.news({("T", 0)})
+    News(pulls.holds)({("T", 0)})
     assert len(times) == 1
-    pulls.holds.news({("T", 0)})
+    News(pulls.holds)({("T", 0)})
     assert len(times) == 2
 
 

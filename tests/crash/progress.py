@@ -6,7 +6,7 @@
 from pathlib import Path
 
 from firearrow._native.store.store import MessageStore
-from firearrow.broker.clock import SystemClock
+from firearrow.broker.clock import Clock
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -25,9 +25,7 @@ class Keeper:
         self._mark = mark
         self._store = store
         self.journal = Journal(root / "journal", store.run, store.written)
-        self.offsets = ConsumerOffsets(
-            SystemClock(), noted=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
-        )
+        self.offsets = ConsumerOffsets(Clock(), noted=lambda *entry: self.journal.note(Kind.OFFSET, *entry))
         self._offsets_file = ConfigFile(root / OFFSETS)
         self._topics_file = ConfigFile(root / TOPICS)
         self._turned = 0
@@ -66,7 +64,7 @@ def _load(file: ConfigFile, journal: Journal, offsets: ConsumerOffsets) -> None:
 def offsets_of(root: Path, store: MessageStore) -> dict[Queue, int]:
     """As a broker finds them that starts behind a crash."""
     journal = Journal(root / "journal", store.run, store.written)
-    offsets = ConsumerOffsets(SystemClock())
+    offsets = ConsumerOffsets(Clock())
     try:
         _load(ConfigFile(root / OFFSETS), journal, offsets)
     finally:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from firearrow._native.path.news import News
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
@@ -22,7 +24,6 @@ from firearrow.broker.options import Options
 from firearrow.broker.parts import Parts
 from firearrow.broker.services.adoption import adopt
 from firearrow.broker.services.saver import Saved, Saver
-from firearrow.broker.services.turn import Queue, Turn
 from firearrow.broker.state import State
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.clients import Member
@@ -85,13 +86,16 @@ class Revived:
         state = State.make(
             options, self.clock, saver, journal, lambda names: saver.soon("topics"), lambda: None
         )
+        news = News()
         self._turn = turn = Turn(
             self._plain, self.store, self.clock, sync_flush=options.sync_flush, sync_timeout_ms=5000,
-            news=self._news, sync_soon=self._sync_soon, full=str, journal=journal,
+            news=news, sync_soon=self._sync_soon, full=str, journal=journal,
         )  # fmt: skip
         stats = Stats(options.cluster_name, self.clock.now_ms())
         parts = Parts(self._plain, self.store, turn, journal, saver, state, self._config, self.clock, stats)
-        return state, Living(parts, Filters(self._config, state.clients.subscription), HOST)
+        living = Living(parts, Filters(self._config, state.clients.subscription), HOST)
+        living.listen(news)
+        return state, living
 
     def _start(self, options: Options, living: Living, *, killed: bool) -> None:
         state = self.state
@@ -112,10 +116,6 @@ class Revived:
 
     def _sync(self) -> None:
         self._turn.synced(self.store.sync())
-
-    def _news(self, queues: set[Queue]) -> None:
-        assert self.living is not None
-        self.living.news(queues)
 
     # ---- using it ----
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.clock import SystemClock
+from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.tables.delay_offsets import DelayOffsets
@@ -37,7 +37,7 @@ GARBLED = {
 
 
 def tables() -> dict[str, Callable[[bytes], None]]:
-    clock = SystemClock()
+    clock = Clock()
     return {
         "topics": TopicTable(clock).load,
         "groups": GroupTable(clock).load,

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.path.news import News
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import ManualClock
-from firearrow.broker.services.turn import Turn
 from tests.store.stores import open_store, put
 
 
@@ -32,7 +33,7 @@ class NoPromises:
 
 def sync_turn(store: MessageStore) -> Turn:
     return Turn(
-        Planned(), store, ManualClock(), sync_flush=True, sync_timeout_ms=5000, news=lambda _: None,
+        Planned(), store, ManualClock(), sync_flush=True, sync_timeout_ms=5000, news=News(),
         sync_soon=lambda: None, full=str, journal=NoPromises(),
     )  # fmt: skip
 

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from firearrow._native.path.holds import Queue
+from firearrow._native.path.news import News
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.record import Record, decode
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import ManualClock
@@ -14,7 +17,6 @@ from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.messages import Message
-from firearrow.broker.services.turn import Queue, Turn
 
 HOST = host_bytes("127.0.0.1", 10911)
 
@@ -80,8 +82,10 @@ class Room:
         )  # fmt: skip
         self.journal = Journal(folder / "journal", self.store.run, self.store.written)
         self.listeners: list[Callable[[set[Queue]], None]] = []
+        news = News()
+        news.listen(self._news, crowd=("all",))
         self.turn = Turn(
-            self.loop, self.store, self.clock, sync_flush=False, sync_timeout_ms=5000, news=self._news,
+            self.loop, self.store, self.clock, sync_flush=False, sync_timeout_ms=5000, news=news,
             sync_soon=lambda: None, full=str, journal=self.journal,
         )  # fmt: skip
         self.appender = Appender(

@@ -1,11 +1,13 @@
 """Pops that wait, under a told clock: who is woken by what, deadlines, bounds; and a pop whose write fails."""
 
 import asyncio
+import errno
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from firearrow._native.store.segment import fail_next, heal
 from firearrow.broker.clock import ManualClock
 from firearrow.broker.config import Config
 from firearrow.broker.filters.selection import Selection
@@ -165,19 +167,9 @@ def test_pops_of_a_turn_that_cannot_be_written_take_nothing(tmp_path: Path) -> N
         assert room.pop(most).count == most
         room.clock.advance(1)
     assert room.committed() == 8
-    room.turn._store = Failing(room.store)  # type: ignore[assignment]
-    room.timers.run()
+    fail_next("pwrite", errno.ENOSPC)
+    try:
+        room.timers.run()
+    finally:
+        heal()
     assert room.committed() == 2
-
-
-class Failing:
-    """The disk is full at the next write."""
-
-    def __init__(self, store: object) -> None:
-        self._store = store
-
-    def write(self) -> int:
-        raise OSError(28, "No space left on device")
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from firearrow.broker import app
 from firearrow.broker.cli import cli
+from firearrow.broker.clock import Clock
 from firearrow.broker.disk_space import DiskUse
 from firearrow.broker.services.retention import Retention
 
@@ -17,7 +18,7 @@ RATE = int(os.environ.get("FIREARROW_CLOCK_RATE", "3600"))
 BEGAN_MS = time.time_ns() // 1_000_000
 
 
-class FastClock:
+class FastClock(Clock):
     """Monotonic time is real: peers that wait are real, too."""
 
     def now_ms(self) -> int:
@@ -41,5 +42,5 @@ def told(log_folder: str, root: str) -> DiskUse:
 
 
 if __name__ == "__main__":
-    vars(app).update(SystemClock=FastClock, Retention=FastRetention, measured=told)
+    vars(app).update(Clock=FastClock, Retention=FastRetention, measured=told)
     cli(["broker", *sys.argv[1:]])

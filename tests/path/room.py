@@ -5,15 +5,17 @@ from typing import Any, cast
 
 from firearrow._native.path.fast import FastLane
 from firearrow._native.path.gate import Gate
+from firearrow._native.path.holds import Queue
 from firearrow._native.path.lane import Front
+from firearrow._native.path.news import News
 from firearrow._native.path.send import Sender
+from firearrow._native.path.turn import Turn
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import ManualClock
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.peer import Peer
-from firearrow.broker.services.turn import Queue, Turn
 from firearrow.broker.stats import Stats
 from tests.store.stores import open_store
 
@@ -102,8 +104,10 @@ class Room:
         self.stats = Stats("c", self.clock.now_ms())
         self.news: list[set[Queue]] = []
         self.syncs = 0
+        news = News()
+        news.listen(self.news.append, crowd=("all",))
         self.turn = Turn(
-            self.loop, self.store, self.clock, sync_flush=sync_flush, sync_timeout_ms=1000, news=self.news.append,
+            self.loop, self.store, self.clock, sync_flush=sync_flush, sync_timeout_ms=1000, news=news,
             sync_soon=self._sync_soon, full=str, journal=Journal(folder / "journal", self.store.run, 0),
         )  # fmt: skip
         self.gate = Gate()

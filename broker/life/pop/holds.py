@@ -5,7 +5,7 @@ behind. Ordered three ways, as `path.holds` does: by place (news), by tick (dead
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from firearrow._native.path.holds import BYTES_MAX, REQUEST_BYTES
@@ -60,6 +60,11 @@ class PopHolds:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def places(self) -> Collection[Place]:
+        """Where anybody waits, now and later."""
+        return self._by_place
 
     def waiting(self, place: Place) -> int:
         return len(self._by_place.get(place, ()))

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -17,7 +18,6 @@ from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.transactions.ledger import Ledger
 from firearrow.broker.messages import Message, Property
 from firearrow.broker.peer import Peer
-from firearrow.broker.services.turn import Turn
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
 

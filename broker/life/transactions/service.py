@@ -9,6 +9,7 @@ import logging
 import socket
 from collections.abc import Iterator
 
+from firearrow._native.path.turn import Turn
 from firearrow._native.store.record import decode
 from firearrow._native.store.store import MessageStore, PutRefused
 from firearrow._native.wire.codes import ResponseCode
@@ -27,7 +28,6 @@ from firearrow.broker.life.transactions.marks import TAG, Marks
 from firearrow.broker.messageids import offset_of
 from firearrow.broker.messages import Message, Property
 from firearrow.broker.peer import Peer
-from firearrow.broker.services.turn import Turn
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
 from firearrow.broker.tables.clients import ClientTable

@@ -1,0 +1,15 @@
+# News: who hears that queues have messages that readers could not see before. Told in every turn, and mostly nobody of
+# the broker's services wants to know: no object is made then. Thread: the loop's.
+
+from firearrow._native.path.holds cimport Holds
+
+cdef class Listener:
+    cdef object call, crowd
+    cdef frozenset topics
+
+cdef class News:
+    cdef Holds holds
+    cdef set topics                       # of all listeners
+    cdef list listeners
+
+    cdef int tell(self, list queues) except -1

@@ -1,0 +1,67 @@
+from collections.abc import Callable
+from typing import Protocol
+
+from firearrow._native.path.holds import Queue
+from firearrow._native.path.news import News
+from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.clocks import Clock
+from firearrow._native.wire.command import RemotingCommand
+
+STEADY_MS: int
+"""How long nothing is refused before the log says that the disk takes messages again."""
+
+class Plans(Protocol):
+    def call_soon(self, callback: Callable[[], object]) -> object:
+        """Run it behind the sockets that are ready by now: the loop, or the engine that serves them."""
+
+class Peer(Protocol):
+    @property
+    def closed(self) -> bool: ...
+    def reply(self, answer: RemotingCommand) -> None: ...
+
+class Journal(Protocol):
+    """What was noted before the records that it speaks of (broker/life/journal)."""
+
+    @property
+    def has_promises(self) -> bool: ...
+    def sync(self) -> None: ...
+    def cancel(self, written: int) -> None: ...
+
+class Turn:
+    """`news` is told of queues whose messages readers may see now, `sync_soon()` wakes the flusher, `full(error)` is
+    what clients read when nothing can be stored."""
+
+    def __init__(
+        self,
+        plans: Plans,
+        store: MessageStore,
+        clock: Clock,
+        *,
+        sync_flush: bool,
+        sync_timeout_ms: int,
+        news: News,
+        sync_soon: Callable[[], None],
+        full: Callable[[Exception], str],
+        journal: Journal,
+    ) -> None: ...
+    def park(
+        self, end: int, queue: Queue, peer: Peer | None, answer: RemotingCommand | None, *, waits: bool = True
+    ) -> None:
+        """Let `answer` go to `peer` once the log up to `end` is as durable as the flush mode promises.
+
+        `waits=False` (the property WAIT=false): the answer does not wait for the disk; readers still do.
+        """
+    def follow(self, end: int, then: Callable[[bool], None]) -> None:
+        """Call `then(stored)` when the log up to `end` is as durable as the flush mode promises, or was not written."""
+    def before(self, callback: Callable[[], None]) -> None:
+        """Call it once, right before this turn's write; it may put and park."""
+    def end(self) -> None:
+        """Write what is staged; runs once a pass of the loop."""
+    def synced(self, physical_offset: int) -> None:
+        """The disk holds the log up to here: show it to readers, let the answers go."""
+    def sync_failed(self, remark: str) -> None:
+        """The disk refused a sync, and is not asked again: nothing that waits for it may be called stored."""
+    def expire(self) -> None:
+        """Answers that waited longer than syncFlushTimeout go out with FLUSH_DISK_TIMEOUT; their messages stay."""
+    async def settled(self) -> None:
+        """Nothing waits for the disk any more."""
