@@ -33,7 +33,8 @@ Ratios are the result; the figures beside them are of one small machine.
 The load is native, and checks what it gets: codes, opaques, consecutive queue offsets, CRCs of bodies, and end to end
 that each message comes once. `c x d`: connections, and requests on the way on each. Latencies at a given rate count
 from the moment at which a message should have begun (coordinated omission); those of the flat-out rows are of half
-that rate.
+that rate. Before such a moment the load sleeps (in runs before `b28704a` it spun: with the server that took more time
+than the machine's host grants in 100 ms, and all stood still for the rest of them, up to 27 ms).
 """
 AGAIN = """## To measure again
 

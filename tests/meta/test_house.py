@@ -44,14 +44,13 @@ ALLOWED: dict[str, set[str]] = {
     "state": {"*"},
     "timing": {"*"},
     "messages": set(),
-    "handlers": {"tables", "filters", "life", "messages", "peer", "services.turn", *BASICS},
+    "handlers": {"tables", "filters", "life", "messages", "peer", *BASICS},
     "life": {
         "tables",
         "filters",
         "life",
         "messages",
         "peer",
-        "services.turn",
         *BASICS,
     },
     "filters": {"filters", "tables", "messages", *BASICS},
@@ -104,7 +103,7 @@ def test_broker_imports_follow_the_table(path: Path) -> None:
                     ("life.appender", "life.journal", nearest.removeprefix("broker."))
                 ), f"{own} imports another of its room: {wanted}"
             if room in ("handlers", "services"):
-                beside = wanted.startswith(room + ".") and not wanted.startswith("services.turn")
+                beside = wanted.startswith(room + ".")
                 assert not beside, f"{own} imports another of its room: {wanted}"
 
 
