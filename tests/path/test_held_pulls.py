@@ -160,3 +160,17 @@ def test_their_deadline_comes(brokers: list[Broker]) -> None:
     assert len(complete) == PULLS
     for other in others:
         assert other == complete
+
+
+def test_how_many_may_wait_changes_while_the_broker_runs(brokers: list[Broker]) -> None:
+    """Who finds no room is answered at once."""
+    for broker in brokers:
+        with broker.connect() as client, broker.connect() as consumer:
+            for most in (3, 5):
+                limit = b"maxHeldPulls=%d\n" % most
+                assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=limit).code == 0
+                waiting(client, consumer, f"Full-{most}", wait_ms=1000)
+                assert len(answers(broker, consumer)) == PULLS - most
+                for _ in range(most):
+                    consumer.receive()  # at its deadline
+            assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"maxHeldPulls=100000\n").code == 0

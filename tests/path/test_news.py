@@ -1,0 +1,56 @@
+"""News: who listens hears of a turn's queues when one of his topics is among them, or while his crowd waits."""
+
+import asyncio
+
+import pytest
+
+from firearrow._native.path.holds import HeldCall, Holds, Queue
+from firearrow._native.path.news import News
+from firearrow.broker.clock import ManualClock
+from tests.broker.peers import RecordedPeer
+
+
+@pytest.fixture
+def heard() -> list[tuple[str, set[Queue]]]:
+    return []
+
+
+def test_a_topic_is_heard_of_with_all_that_has_news(heard: list[tuple[str, set[Queue]]]) -> None:
+    news = News()
+    news.listen(lambda queues: heard.append(("delays", queues)), topics=("SCHEDULE",))
+    news.listen(lambda queues: heard.append(("timers", queues)), topics=("TIMER",))
+    news([("T", 0), ("U", 1)])
+    assert heard == []
+    news([("T", 0), ("SCHEDULE", 3), ("T", 0)])
+    assert heard == [("delays", {("T", 0), ("SCHEDULE", 3)})]
+    news([("TIMER", 0), ("SCHEDULE", 1)])
+    assert [name for name, _ in heard[1:]] == ["delays", "timers"]
+
+
+def test_a_crowd_is_told_of_all_while_there_is_one(heard: list[tuple[str, set[Queue]]]) -> None:
+    news, crowd = News(), dict[str, int]()
+    news.listen(lambda queues: heard.append(("pops", queues)), crowd=crowd)
+    news([("T", 0)])
+    assert heard == []
+    crowd["somebody"] = 1
+    news({("T", 0)})
+    assert heard == [("pops", {("T", 0)})]
+    crowd.clear()
+    news([("T", 1)])
+    assert len(heard) == 1
+
+
+def test_held_pulls_hear_before_others(heard: list[tuple[str, set[Queue]]]) -> None:
+    clock, order = ManualClock(), list[str]()
+    loop = asyncio.new_event_loop()
+    holds = Holds(loop, clock, 1)
+    held = HeldCall(
+        ("T", 0), RecordedPeer(), clock.monotonic_ms() + 1000, lambda: True, lambda: order.append("pull")
+    )
+    assert holds.add(held)
+    news = News(holds)
+    news.listen(lambda _: order.append("pops"), crowd=("one",))
+    news([("T", 0)])
+    assert order == ["pull", "pops"]
+    holds.release_all()
+    loop.close()
