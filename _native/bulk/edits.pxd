@@ -9,7 +9,6 @@ from firearrow._native.store.record cimport RecordView
 
 cdef enum:
     NAMES_MAX = 4096              # that may be dropped
-    NUMBER_BYTES_MAX = 20         # digits of an i64
 
 cdef struct Name:
     const uint8_t *at

@@ -5,6 +5,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
+from firearrow._native.bulk.decimal cimport DECIMAL_BYTES_MAX, put_decimal
 from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX
 from firearrow._native.store.record cimport RecordView, Text
 
@@ -86,7 +87,7 @@ cdef Py_ssize_t edited_bytes_max(const Plan *plan, const RecordView *view) noexc
     """No more than this, whatever is dropped."""
     cdef Py_ssize_t size = view.properties.length + 1 + plan.put.length
     if plan.origin.length:
-        size += plan.origin.length + view.topic.length + 2 * NUMBER_BYTES_MAX + sizeof("REPLAY_QUEUE") + sizeof("REPLAY_OFFSET") + 8
+        size += plan.origin.length + view.topic.length + 2 * DECIMAL_BYTES_MAX + sizeof("REPLAY_QUEUE") + sizeof("REPLAY_OFFSET") + 8
     return size
 
 
@@ -138,25 +139,8 @@ cdef uint8_t *put_origin(const Plan *plan, const RecordView *view, uint8_t *to) 
     memcpy(to, view.topic.at, view.topic.length)
     to += view.topic.length
     memcpy(to, b"\x02REPLAY_QUEUE\x01", 14)
-    to = put_number(view.queue_id, to + 14)
+    to = put_decimal(to + 14, view.queue_id)
     memcpy(to, b"\x02REPLAY_OFFSET\x01", 15)
-    to = put_number(view.queue_offset, to + 15)
+    to = put_decimal(to + 15, view.queue_offset)
     to[0] = 2
     return to + 1
-
-
-cdef uint8_t *put_number(int64_t value, uint8_t *to) noexcept nogil:
-    cdef uint8_t digits[NUMBER_BYTES_MAX]
-    cdef int at = NUMBER_BYTES_MAX
-    cdef unsigned long long left = value if value >= 0 else -<unsigned long long> value
-    if value < 0:
-        to[0] = c"-"
-        to += 1
-    while True:
-        at -= 1
-        digits[at] = c"0" + left % 10
-        left //= 10
-        if left == 0:
-            break
-    memcpy(to, digits + at, NUMBER_BYTES_MAX - at)
-    return to + NUMBER_BYTES_MAX - at

@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport strlen
 
+from firearrow._native.bulk.decimal cimport put_decimal
 from firearrow._native.store.bytes cimport get_i32
 from firearrow._native.store.layout cimport HOST_V4_BYTES
 
@@ -20,7 +21,7 @@ cdef Py_ssize_t write_host(const Text *host, uint8_t *to) noexcept nogil:
     cdef Py_ssize_t index
     if host.length == HOST_V4_BYTES:
         for index in range(4):
-            at = write_number(at, host.at[index])
+            at = put_decimal(at, host.at[index])
             at[0] = c":" if index == 3 else c"."
             at += 1
         return write_port(at, get_i32(host.at + 4)) - to
@@ -33,23 +34,4 @@ cdef Py_ssize_t write_host(const Text *host, uint8_t *to) noexcept nogil:
 
 
 cdef uint8_t *write_port(uint8_t *to, int32_t port) noexcept nogil:
-    if port < 0:
-        to[0] = c"-"
-        return write_number(to + 1, <uint32_t> 0 - <uint32_t> port)
-    return write_number(to, <uint32_t> port)
-
-
-cdef uint8_t *write_number(uint8_t *to, uint32_t number) noexcept nogil:
-    cdef uint8_t digits[10]
-    cdef Py_ssize_t count = 0
-    while True:
-        digits[count] = <uint8_t> (48 + number % 10)
-        count += 1
-        number //= 10
-        if number == 0:
-            break
-    while count:
-        count -= 1
-        to[0] = digits[count]
-        to += 1
-    return to
+    return put_decimal(to, port)

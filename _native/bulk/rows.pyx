@@ -8,6 +8,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.bulk.arrays cimport Lists, ListsView, Piece, Texts, TextsView, items_at, spread, text_at
+from firearrow._native.bulk.decimal cimport put_decimal
 from firearrow._native.store.bytes cimport get_i32, put_i16, put_i32
 from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX
 
@@ -67,22 +68,6 @@ cdef Fault put_property(uint8_t **at, Piece name, Piece value) noexcept nogil:
     return fault
 
 
-cdef void put_number(uint8_t **at, int64_t number) noexcept nogil:
-    """Decimal; not below 0."""
-    cdef uint8_t digits[20]
-    cdef int count = 0
-    while True:
-        digits[count] = <uint8_t> (48 + number % 10)
-        count += 1
-        number //= 10
-        if number == 0:
-            break
-    while count:
-        count -= 1
-        at[0][0] = digits[count]
-        at[0] += 1
-
-
 cdef Fault put_words(uint8_t **at, const ListsView *view, Py_ssize_t row) noexcept nogil:
     cdef Py_ssize_t start = 0
     cdef Py_ssize_t count = items_at(view, row, &start)
@@ -111,7 +96,7 @@ cdef Fault put_value(uint8_t **at, const Source *source, Py_ssize_t row) noexcep
     if source.kind == CONSTANT:
         put_raw(at, source.constant)
     elif source.numbers[row] >= 0:
-        put_number(at, source.numbers[row])
+        at[0] = put_decimal(at[0], source.numbers[row])
     return FAULT_NONE
 
 

@@ -1,0 +1,27 @@
+# Whole numbers as decimal digits, written in place. Borrows all. Any thread.
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+cdef enum:
+    DECIMAL_BYTES_MAX = 20        # of an i64 with its sign
+
+
+cdef inline uint8_t *put_decimal(uint8_t *to, int64_t value) noexcept nogil:
+    """Where it ends; there is room for DECIMAL_BYTES_MAX."""
+    cdef uint8_t digits[DECIMAL_BYTES_MAX]
+    cdef int count = 0
+    cdef uint64_t left = <uint64_t> value if value >= 0 else -<uint64_t> value
+    if value < 0:
+        to[0] = c"-"
+        to += 1
+    while True:
+        digits[count] = <uint8_t> (c"0" + left % 10)
+        count += 1
+        left //= 10
+        if left == 0:
+            break
+    while count > 0:                  # a few: less than a call of memcpy
+        count -= 1
+        to[0] = digits[count]
+        to += 1
+    return to
