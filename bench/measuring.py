@@ -21,6 +21,8 @@ TRIES = 3
 LONG_S = 20
 """A sample so long is not taken again."""
 WATCH_S = 0.05
+QUIET_S = 0.25
+QUIET_TRIES = 60
 WAKING_S = 1
 """What a server that stood still has to catch up with."""
 RESERVED_BYTES = 3 << 30
@@ -52,10 +54,23 @@ def busy_s() -> float:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
+def quiet() -> None:
+    """Until the machine has done what the sample before left to it: bytes are brought to the disk, a JVM compiles in
+    the background, a kernel may go through the memory that was freed."""
+    os.sync()
+    for _ in range(QUIET_TRIES):
+        before = busy_s()
+        time.sleep(QUIET_S)
+        if busy_s() - before < QUIET_S / 5:
+            return
+
+
 def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve) -> Sample:
     """The least disturbed of some; of one if it was not disturbed."""
     tries: list[tuple[float, Sample]] = []
     for _ in range(TRIES):
+        if part == 1:
+            quiet()
         with (
             server.awake(WAKING_S * min(1, part)),
             row.entered(name, server, part),

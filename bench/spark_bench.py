@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from bench import load, spark_store
 from bench.backing import Reserve, cache
-from bench.measuring import busy_s
+from bench.measuring import quiet
 from bench.processes import Sampler, cpu_s, family
 from bench.results import append
 from firearrow._native.bulk.batches import Edits, batch_body
@@ -60,8 +60,6 @@ RESERVED_STORES = 3
 """What a row may take of new memory: what it reads, what it writes, what the broker does with that."""
 DECODES, READS = 3, 3
 """Samples of a round: short ones need more of them."""
-QUIET_S = 0.25
-QUIET_TRIES = 60
 NATIVE_BATCHES = 32
 NATIVE_BATCH_BYTES = 1 << 20
 
@@ -116,7 +114,6 @@ class Bench:
 
     def ready(self, reads: Path) -> None:
         """Nothing is left to be written or compiled, memory is there, what is read is in the cache."""
-        os.sync()
         quiet()
         self.reserve.fill()
         cache(reads)
@@ -211,16 +208,6 @@ def walked(mapping: Mapping) -> Iterator[Spans]:
             mapping.window, at, len(mapping.window), base=mapping.base, bytes_max=READ_BYTES
         )
         yield spans
-
-
-def quiet() -> None:
-    """Until the machine has done what the sample before left to it: the JVM compiles in the background, a kernel may go
-    through the memory that was freed."""
-    for _ in range(QUIET_TRIES):
-        before = busy_s()
-        time.sleep(QUIET_S)
-        if busy_s() - before < QUIET_S / 5:
-            return
 
 
 def torn(start: int, end: int, why: str) -> None:
