@@ -7,9 +7,10 @@ cdef class Listener:
     cdef object call, crowd
     cdef frozenset topics
 
+    cdef bint wants(self, list queues) except -1
+
 cdef class News:
     cdef Holds holds
-    cdef set topics                       # of all listeners
     cdef list listeners
 
     cdef int tell(self, list queues) except -1
