@@ -1,16 +1,8 @@
-"""Time and turns are passed in: logic never reads the wall clock itself, nor knows whose turn it is."""
-
-from collections.abc import Callable
-from typing import Protocol
+"""Time is passed in: logic never reads the wall clock itself."""
 
 from firearrow._native.wire.clocks import Clock
 
-__all__ = ["Clock", "ManualClock", "Plans"]
-
-
-class Plans(Protocol):
-    def call_soon(self, callback: Callable[[], object]) -> object:
-        """Run it behind the sockets that are ready by now: the loop, or the engine that serves them."""
+__all__ = ["Clock", "ManualClock"]
 
 
 class ManualClock(Clock):

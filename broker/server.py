@@ -16,7 +16,6 @@ from firearrow._native.wire.budget import Budget
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.engine import Engine
 from firearrow.broker import crowding
-from firearrow.broker.clock import Plans
 from firearrow.broker.errors import StartError
 from firearrow.broker.listener import Listener
 from firearrow.broker.messageids import host_bytes
@@ -182,7 +181,7 @@ class Server:
         return connection
 
     @property
-    def plans(self) -> Plans:
+    def plans(self) -> Engine | asyncio.AbstractEventLoop:
         """Where callbacks go that run behind the sockets that are ready."""
         return self._engine or self.loop
 

@@ -6,8 +6,8 @@
 from libc.stdint cimport int64_t
 
 cdef class Waiting:
-    cdef readonly int64_t end             # of the log, behind what it speaks of
-    cdef readonly int64_t since_ms        # monotonic
+    cdef int64_t end                      # of the log, behind what it speaks of
+    cdef int64_t since_ms                 # monotonic
 
     cdef int name_queues(self, list queues) except -1
     cdef int let_go(self) except -1

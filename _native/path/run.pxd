@@ -23,7 +23,7 @@ cdef class Run(Waiting):
     cdef list places
     cdef bint closed                      # nothing more comes to it
     cdef int64_t number
-    cdef readonly int64_t now_ms
+    cdef int64_t now_ms
 
     cdef int note(self, Place place, int64_t end) except -1
     cdef int begin(self, Front front, bint waits) except -1
