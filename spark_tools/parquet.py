@@ -40,11 +40,12 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 VALUE_CHARS_MAX = 120
 PAGE_BYTES = 256 << 10
 """A page is compressed while the processor's cache still has it."""
-REPEATED = (
-    "topic", "queueId", "brokerName", "tags", "properties.key_value.key", "flag", "sysFlag", "reconsumeTimes",
-    "bornHost", "storeHost", "preparedTransactionOffset",
+REPEATED = ("topic", "brokerName", "tags", "properties.key_value.key", "bornHost", "storeHost")
+"""Texts with few values: a dictionary is worth it. Numbers of which nearly all are the same are as small without."""
+SOUGHT = (
+    "topic", "queueId", "queueOffset", "storeTimestamp", "bornTimestamp", "tags", "keys", "physicalOffset",
 )  # fmt: skip
-"""Columns with few values: a dictionary is worth it."""
+"""By their least and greatest value readers leave out row groups."""
 HIDDEN_END = ".writing"
 SAFE = "-_.~!$+@ "
 
@@ -91,10 +92,9 @@ class Layout:
         return tuple(dict.fromkeys((*self.columns, *of_partition)))
 
     def open(self, path: Path) -> pq.ParquetWriter:
-        plain = [name for name in self.columns if name not in ("body", "properties")]
         return pq.ParquetWriter(
             path, schema(self.columns), compression=self.compression, compression_level=self.level,
-            use_dictionary=list(REPEATED), write_statistics=plain, store_schema=True, data_page_size=PAGE_BYTES,
+            use_dictionary=list(REPEATED), write_statistics=list(SOUGHT), store_schema=True, data_page_size=PAGE_BYTES,
         )  # fmt: skip
 
 

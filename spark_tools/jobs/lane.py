@@ -1,14 +1,14 @@
 """The lane of bulk jobs: slices of queues are worked on in Spark's Python workers, only counts come back.
 
-The driver plans slices, packs them into tasks and shows how far the marks have come; a task does its slices in order.
-What a task refuses for good comes back as a sentence; what it did not expect is raised, and Spark tries the task anew,
-which goes on behind its marks. Driver: one thread, and one that paints.
+The driver plans slices, packs them into tasks, hands Spark some tasks at a time, and shows how far the marks have come;
+a task does its slices in order. What a task refuses for good comes back as a sentence; what it did not expect is
+raised, and Spark tries its whole handful anew, which goes on behind its marks. Driver: one thread, and one that paints.
 """
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from math import ceil
 
 from pyspark import SparkConf, SparkContext
@@ -18,6 +18,10 @@ from firearrow.spark_tools.jobs.marks import Marks, Slice
 from firearrow.spark_tools.worker import settle
 
 TASKS_A_CORE = 4
+HANDFULS_A_CORE = 2
+"""Of what is left: a handful is the smaller the less that is, so that the cores end together."""
+HANDFUL_MAX = 4
+"""Cores that come later find something, too."""
 SETTINGS = {
     "spark.speculation": "false",  # a second copy of a task would send everything twice
     "spark.ui.showConsoleProgress": "false",
@@ -77,12 +81,24 @@ def weight(slices: Sequence[Slice]) -> int:
     return sum(piece.part.size or len(piece.part) for piece in slices) + 1
 
 
+def handfuls(tasks: Sequence[Sequence[Slice]], cores: int) -> list[list[Sequence[Slice]]]:
+    """Neighbouring tasks that Spark gets as one: between two of its own it needs 20 ms, and the JVM time to compile."""
+    found: list[list[Sequence[Slice]]] = []
+    left = list(tasks)
+    while left:
+        size = min(HANDFUL_MAX, ceil(len(left) / (max(1, cores) * HANDFULS_A_CORE)))
+        found.append(left[:size])
+        left = left[size:]
+    return found
+
+
 def run(spark: SparkContext, tasks: Sequence[Sequence[Slice]], marks: Marks, work: Work) -> list[str]:
     """Do all; what was refused, each once. Whatever else goes wrong in a task is raised when Spark gives up."""
     if not tasks:
         return []
     try:
-        refused = spark.parallelize(list(tasks), len(tasks)).mapPartitions(Working(work, marks)).collect()
+        held = handfuls(tasks, spark.defaultParallelism)
+        refused = spark.parallelize(held, len(held)).mapPartitions(Working(work, marks)).collect()
     except Exception as error:
         if "No module named 'firearrow" in str(error):
             raise WorkersLackPackage(
@@ -95,14 +111,14 @@ def run(spark: SparkContext, tasks: Sequence[Sequence[Slice]], marks: Marks, wor
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """A task's work, as Spark calls it with the task's partition."""
+    """The work of a handful of tasks, as Spark calls it with a partition: one handful."""
 
     work: Work
     marks: Marks
 
-    def __call__(self, tasks: Iterable[Sequence[Slice]]) -> Iterator[Refused]:
+    def __call__(self, held: Iterable[Sequence[Sequence[Slice]]]) -> Iterator[Refused]:
         settle()
-        for slices in tasks:
+        for slices in chain.from_iterable(held):
             try:
                 self.work(slices, self.marks)
             except REFUSALS as error:

@@ -52,6 +52,17 @@ def test_every_slice_is_in_one_task_and_queues_stay_in_order(
             assert starts == sorted(starts)
 
 
+@given(st.integers(0, 500), st.integers(1, 9))
+def test_handfuls_are_all_tasks_in_order_and_single_ones_at_the_end(count: int, cores: int) -> None:
+    tasks = [[Slice(number, QueueRange(queue(0), number, number + 1))] for number in range(count)]
+    found = lane.handfuls(tasks, cores)
+    assert [task for handful in found for task in handful] == tasks
+    sizes = [len(handful) for handful in found]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(0 < size <= lane.HANDFUL_MAX for size in sizes)
+    assert sizes[-cores:] == [1] * min(cores, count)
+
+
 @given(ranges, st.integers(1, 1 << 28), st.integers(1, 3000))
 def test_slices_are_the_ranges_in_small(parts: list[QueueRange], size: int, count: int) -> None:
     for part in parts:
