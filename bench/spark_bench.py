@@ -25,7 +25,7 @@ from statistics import median
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from bench import load, spark_store
-from bench.backing import Reserve, cache
+from bench.backing import Reserve, kept
 from bench.measuring import quiet
 from bench.processes import Sampler, cpu_s, family
 from bench.results import append
@@ -104,19 +104,20 @@ class Bench:
 
     def time(self, name: str, run: Callable[[], None], *, reads: Path | None = None) -> None:
         """`reads`: the folder of what it reads, if that is not the store."""
-        self.ready(reads or self.store)
-        with self.reserve:
+        with self.ready(reads or self.store):
             before, began = family(), time.perf_counter()
             run()
             seconds = time.perf_counter() - began
             self.found.setdefault(name, Samples()).take(seconds, cpu_s(before, family()))
         print(f"  {name}: {seconds:.2f} s", file=sys.stderr)
 
-    def ready(self, reads: Path) -> None:
+    @contextlib.contextmanager
+    def ready(self, reads: Path) -> Iterator[None]:
         """Nothing is left to be written or compiled, memory is there, what is read is in the cache."""
         quiet()
         self.reserve.fill()
-        cache(reads)
+        with kept(reads), self.reserve:
+            yield
 
     def table(self) -> DataFrame:
         return self.spark.read.format("rocketmq").option("path", str(self.store)).load()
@@ -132,8 +133,7 @@ class Bench:
         """One core, no Spark, seconds of this thread's CPU: the log as it lies, while the kernel maps its pages and
         when they are mapped; queue after queue."""
         settle()  # as in each worker
-        self.ready(self.store)
-        with StoreOrigin((str(self.store),)).open() as reader:
+        with self.ready(self.store), StoreOrigin((str(self.store),)).open() as reader:
             (name,) = reader.brokers
             self._decode(
                 "decode, pages not mapped yet",
@@ -147,11 +147,10 @@ class Bench:
             self._decode("decode by queues", name, chain.from_iterable(reads))
 
     def _decode(self, row: str, name: str, found: Iterable[Spans]) -> None:
-        with self.reserve:
-            done, began = 0, time.thread_time()
-            for spans in found:
-                done += sum(map(len, record_batches(spans, ALL, name, open_bodies=True)))
-            seconds = time.thread_time() - began
+        done, began = 0, time.thread_time()
+        for spans in found:
+            done += sum(map(len, record_batches(spans, ALL, name, open_bodies=True)))
+        seconds = time.thread_time() - began
         assert done == self.rows, f"{done} of {self.rows} messages were read"
         self.found.setdefault(row, Samples()).take(seconds, seconds)
 

@@ -81,16 +81,21 @@ def test_cpu_time_of_a_family(after: dict[int, list[int]], ticks: int) -> None:
     assert cpu_s(before, after) == pytest.approx(ticks * TICK_S)
 
 
-def test_files_to_be_read_are_in_the_cache(tmp_path: Path) -> None:
+@pytest.mark.parametrize("may_lock", [True, False])
+def test_files_to_be_read_are_in_the_cache(
+    tmp_path: Path, may_lock: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not may_lock:
+        monkeypatch.setattr(backing.LIBC, "mlock", lambda *_: -1)
     path = tmp_path / "folder" / "file"
     path.parent.mkdir()
     path.write_bytes(bytes(3 << 20))
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        backing.cache(tmp_path)
-        for place in range(0, 3 << 20, 1 << 20):
-            assert os.preadv(file.fileno(), [bytearray(16)], place, os.RWF_NOWAIT) == 16
+        with backing.kept(tmp_path):
+            for place in range(0, 3 << 20, 1 << 20):
+                assert os.preadv(file.fileno(), [bytearray(16)], place, os.RWF_NOWAIT) == 16
 
 
 def test_a_reserve_is_handed_out_as_memory_is_taken() -> None:

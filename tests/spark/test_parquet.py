@@ -223,7 +223,9 @@ def test_every_partition_can_be_asked_for_with_one_column() -> None:
 def test_row_groups_say_between_which_values_their_rows_lie(tmp_path: Path) -> None:
     write(tmp_path, Layout((*COLUMNS, "bodyCrc")), *crced(batch(3, 10)))
     group = pq.ParquetFile(tmp_path / "part-1.parquet").metadata.row_group(0)
-    columns = {group.column(at).path_in_schema: group.column(at).statistics for at in range(group.num_columns)}
+    columns = {
+        group.column(at).path_in_schema: group.column(at).statistics for at in range(group.num_columns)
+    }
     assert {name for name, found in columns.items() if found is not None} == {*COLUMNS} - {"body"}
     assert (columns["queueOffset"].min, columns["queueOffset"].max) == (3, 12)
 
