@@ -1,20 +1,23 @@
 """Checkpoint: a folder that holds a job's plan and what of it is finished, so that a killed job goes on where it was.
 
     plan.json      job, id, digest of the arguments, slices with their offsets; written once, before anything else
-    marks/NUMBER   how far a slice has come, and what was counted; replaced by renaming
+    marks/NUMBER   how far a slice has come, and what was counted: lines, of which the last whole one is true
     lock           held by the driver of the one run that works on it
 
 Marks are written by the worker that has the slice, the rest by the driver; executors elsewhere need the folder on a
-file system they share. A mark that cannot be read counts as none: its slice is done again, never passed over.
+file system they share. A mark that cannot be read counts as none: its slice is done again, never passed over. A line is
+put behind the others, and long files alone are replaced by renaming: that can wait for a disk which is busy with what
+the job itself has written.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ VERSION = 1
 PLAN, LOCK = "plan.json", "lock"
 PLAN_BYTES_MAX = 1 << 30
 MARK_BYTES_MAX = 16 << 20
+LINES_BYTES_MAX = 64 << 10
 BAD_JSON = (orjson.JSONDecodeError, KeyError, TypeError, ValueError)
 
 
@@ -76,10 +80,16 @@ class Marks:
         return self._read(piece.number) or Mark(piece.number, piece.part.start)
 
     def write(self, mark: Mark) -> None:
-        """Replace the slice's mark. Not synced: what a power failure takes is sent again, not lost."""
+        """The slice's mark from now on. Not synced: what a power failure takes is sent again, not lost."""
         place = self.folder / str(mark.number)
+        line = orjson.dumps({"next": mark.next, "counts": mark.counts, "detail": mark.detail})
+        with place.open("ab", buffering=0) as file:
+            if file.tell() + len(line) < LINES_BYTES_MAX:
+                if file.write(b"\n" + line) <= len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
+                return
         beside = place.with_name(f".{mark.number}.{os.getpid()}")
-        beside.write_bytes(orjson.dumps({"next": mark.next, "counts": mark.counts, "detail": mark.detail}))
+        beside.write_bytes(line)
         beside.replace(place)
 
     def written(self, without: set[int] | frozenset[int] = frozenset()) -> Iterator[Mark]:
@@ -93,13 +103,19 @@ class Marks:
 
     def _read(self, number: int) -> Mark | None:
         try:
-            with (self.folder / str(number)).open("rb") as file:
-                held = orjson.loads(file.read(MARK_BYTES_MAX))
-            return Mark(number, int(held["next"]), dict(held["counts"]), dict(held["detail"]))
+            lines = _start(self.folder / str(number), MARK_BYTES_MAX).split(b"\n")
         except FileNotFoundError:
             return None
-        except BAD_JSON:
-            return None
+        for line in reversed(lines):
+            with suppress(*BAD_JSON):
+                held = orjson.loads(line)
+                return Mark(number, int(held["next"]), dict(held["counts"]), dict(held["detail"]))
+        return None
+
+
+def _start(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +208,7 @@ def _begin(place: Path, job: str, mark: str, made: Plan | Sequence[QueueRange]) 
 
 def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
     try:
-        with (place / PLAN).open("rb") as file:
-            held = orjson.loads(file.read(PLAN_BYTES_MAX))
+        held = orjson.loads(_start(place / PLAN, PLAN_BYTES_MAX))
         made_by, arguments, version = held["job"], held["arguments"], held["version"]
         slices = tuple(Slice(number, _range(row)) for number, row in enumerate(held["slices"]))
         created_ms, lost = int(held["created"]), dict(held["lost"])

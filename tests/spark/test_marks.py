@@ -1,13 +1,23 @@
 """Checkpoints: planned once, gone on with, and never mixed up."""
 
 import pickle
+import resource
+import signal
 from pathlib import Path
 
 import pytest
 
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.jobs.marks import CheckpointWrong, Mark, Marks, Slice, checkpoint, digest
+from firearrow.spark_tools.jobs.marks import (
+    LINES_BYTES_MAX,
+    CheckpointWrong,
+    Mark,
+    Marks,
+    Slice,
+    checkpoint,
+    digest,
+)
 from firearrow.spark_tools.origin import QueueRange
 
 QUEUE = MessageQueue("Topic", "broker-a", 3)
@@ -63,6 +73,49 @@ def test_a_mark_that_cannot_be_read_counts_as_none(tmp_path: Path, content: byte
     (tmp_path / "5").write_bytes(content)
     assert marks.read(Slice(5, PLAN[1])).next == 10
     assert not list(marks.written())
+
+
+@pytest.mark.parametrize("torn", [b"\n", b'\n{"next": 2', b'\n{"next": 2, "counts"', b"\n" + bytes(40)])
+def test_of_a_line_that_was_cut_short_the_one_before_counts(tmp_path: Path, torn: bytes) -> None:
+    marks = Marks(tmp_path)
+    for offset in (15, 17):
+        marks.write(Mark(5, offset, {"messages": offset - 10}))
+    with (tmp_path / "5").open("ab") as file:
+        file.write(torn)
+    assert marks.read(Slice(5, PLAN[1])) == Mark(5, 17, {"messages": 7})
+    marks.write(Mark(5, 19))
+    assert marks.read(Slice(5, PLAN[1])) == Mark(5, 19)
+
+
+def test_a_slice_that_lasts_does_not_fill_the_disk(tmp_path: Path) -> None:
+    marks = Marks(tmp_path)
+    largest = 0
+    for offset in range(3000):
+        marks.write(Mark(5, offset, {"messages": offset}, {"targets": {"T@b:0": [0, offset]}}))
+        largest = max(largest, (tmp_path / "5").stat().st_size)
+        assert marks.read(Slice(5, PLAN[1])).next == offset
+    assert 1000 < largest <= LINES_BYTES_MAX
+    long = Mark(5, 3000, {}, {"files": ["x" * LINES_BYTES_MAX]})
+    for _ in range(2):
+        marks.write(long)
+        assert marks.read(Slice(5, PLAN[1])) == long
+    assert (tmp_path / "5").stat().st_size < 2 * LINES_BYTES_MAX
+    assert [path.name for path in tmp_path.iterdir()] == ["5"]
+
+
+def test_a_full_disk_is_an_error_and_the_mark_before_stays(tmp_path: Path) -> None:
+    marks = Marks(tmp_path)
+    marks.write(Mark(5, 15))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "5").stat().st_size + 20, before[1]))
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            marks.write(Mark(5, 17))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert marks.read(Slice(5, PLAN[1])) == Mark(5, 15)
 
 
 def test_marks_travel(tmp_path: Path) -> None:
