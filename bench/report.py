@@ -114,7 +114,8 @@ def _spark(runs: list[Run]) -> str:
     run = measured[-1]
     lines = [
         f"## In Spark\n\n1 GiB of 1-KiB messages, `local[2]`, {_date(run)}, commit `{run.commit}`.",
-        "Medians; what is compared ran one behind the other, and a ratio is the median of theirs.\n",
+        "Medians; what is compared ran one behind the other, and a ratio is the median of theirs. What a row reads is",
+        "locked in the cache (in runs before `760b3b1` the machine's host could take it away meanwhile).\n",
     ]
     lines += ["| work | s | messages/s | at best | CPU us a message |", "|---|--:|--:|--:|--:|"]
     for row in run.spark:
