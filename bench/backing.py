@@ -78,15 +78,9 @@ def kept(folder: Path) -> Iterator[None]:
     with ExitStack() as stack:
         for path in folder.rglob("*"):
             if path.is_file() and path.stat().st_size:
-                mapping = stack.enter_context(mapped(path))
-                if LIBC.mlock(
-                    np.frombuffer(mapping, np.uint8).ctypes.data_as(c_void_p), c_size_t(len(mapping))
-                ):
-                    mapping.madvise(mmap.MADV_WILLNEED)
+                with path.open("rb") as file:
+                    mapping = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                start = np.frombuffer(mapping, np.uint8).ctypes.data
+                if LIBC.mlock(c_void_p(start), c_size_t(len(mapping))):
                     mapping[:: mmap.PAGESIZE]
         yield
-
-
-def mapped(path: Path) -> mmap.mmap:
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
