@@ -10,7 +10,6 @@ put behind the others, and long files alone are replaced by renaming: that can w
 the job itself has written.
 """
 
-import errno
 import fcntl
 import hashlib
 import os
@@ -83,10 +82,9 @@ class Marks:
         """The slice's mark from now on. Not synced: what a power failure takes is sent again, not lost."""
         place = self.folder / str(mark.number)
         line = orjson.dumps({"next": mark.next, "counts": mark.counts, "detail": mark.detail})
-        with place.open("ab", buffering=0) as file:
+        with place.open("ab") as file:
             if file.tell() + len(line) < LINES_BYTES_MAX:
-                if file.write(b"\n" + line) <= len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
+                file.write(b"\n" + line)
                 return
         beside = place.with_name(f".{mark.number}.{os.getpid()}")
         beside.write_bytes(line)
