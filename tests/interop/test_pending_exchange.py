@@ -19,9 +19,11 @@ pytestmark = pytest.mark.interop
 
 SETTINGS = SIZES | {
     "messageDelayLevel": "4s 1s 1s 1h", "transactionCheckInterval": "1000", "transactionTimeOut": "4000",
-    "brokerName": "b", "recallMessageEnable": "true", "timerWheelEnable": "true", "mappedFileSizeTimerLog": "1040000",
+    "transactionCheckMax": "1000", "brokerName": "b", "recallMessageEnable": "true", "timerWheelEnable": "true",
+    "mappedFileSizeTimerLog": "1040000",
 }  # fmt: skip
-"""Receipts of pops name the broker; `test_pop` calls it b."""
+"""Receipts of pops name the broker; `test_pop` calls it b. Each second without a producer is a check in vain, and both
+brokers end a transaction after 15 of them: a slow start of the second client must not."""
 TOPIC, TAKEN = "Pending", "Taken"
 BACK, FAR_LEVEL, FAR_QUEUE = "%RETRY%Workers", 4, 3
 COMMIT, ROLLBACK, UNKNOWN = "COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"
