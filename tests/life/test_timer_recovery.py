@@ -3,6 +3,7 @@
 import contextlib
 import random
 import shutil
+import struct
 from collections import Counter
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def room(tmp_path: Path) -> Timing:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-@pytest.mark.parametrize("by_ms", [0, 2000, 6 * DAY_MS, 20 * DAY_MS])
+@pytest.mark.parametrize("by_ms", [0, 2000, 6 * DAY_MS, 8 * DAY_MS, 20 * DAY_MS, 400 * DAY_MS])
 def test_pending_ones_outlive_a_restart(room: Timing, end: str, by_ms: int) -> None:
     for number in range(20):
         room.send(b"%d" % number, 5000 + number * 1000)
@@ -28,8 +29,41 @@ def test_pending_ones_outlive_a_restart(room: Timing, end: str, by_ms: int) -> N
     room.stop() if end == "stop" else room.kill()
     later = room.again(by_ms)
     later.timers.run(30_000)
-    expected = [] if by_ms == 20 * DAY_MS else list(range(20))
-    assert later.found() == expected  # as with Apache's, the wheel reaches 7 days back
+    assert later.found() == list(range(20))
+
+
+@pytest.mark.parametrize("days", [8, 12, 13, 14, 27, 100])
+def test_after_a_long_stop_nothing_shares_a_slot(room: Timing, days: int) -> None:
+    """The wheel comes round in fourteen days: behind 13, 14 and 27 what is new would lie where something old waits."""
+    old = [room.send(b"%d" % number, 5000 + number * 1000) for number in range(4)]
+    room.recall(old[3])
+    room.timers.run(1)
+    room.kill()
+    later = room.again(days * DAY_MS)
+    delays = [(old_ms - days * DAY_MS) % (14 * DAY_MS) % (2 * DAY_MS) for old_ms in (5000, 6000, 7000)]
+    for number, delay_ms in enumerate(delays):
+        later.send(b"%d" % (10 + number), delay_ms)
+    later.timers.run(1000)
+    assert sorted(later.found()) == [0, 1, 2]
+    later.kill()
+    later = later.again()
+    later.timers.run(min(delays) - 1001)
+    assert sorted(later.found()) == [0, 1, 2]
+    later.timers.run(4000)
+    assert sorted(later.found()) == [0, 1, 2, 10, 11, 12]
+
+
+def test_a_check_point_of_another_time_is_no_reason_to_lose_anything(room: Timing) -> None:
+    """It is Apache's then, and the wheel's last round is fired, as by Apache's broker."""
+    room.send(b"1", 5000)
+    room.timers.run(1)
+    room.kill()
+    place = room.folder / "config" / "timercheck"
+    fields = room.check()
+    place.write_bytes(struct.pack(">7q", NOW - 400 * DAY_MS, *fields[1:]).ljust(4096, b"\0"))
+    later = room.again(2 * DAY_MS)
+    later.timers.run(3000)
+    assert later.found() == [1]
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

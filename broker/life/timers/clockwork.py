@@ -9,7 +9,7 @@ import logging
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.timers.check import TimerCheck
 from firearrow.broker.life.timers.log import TimerLog
-from firearrow.broker.life.timers.wheel import TimerWheel
+from firearrow.broker.life.timers.wheel import BLANK_SLOTS, SLOTS, TimerWheel
 
 log = logging.getLogger("firearrow.timers")
 
@@ -34,6 +34,10 @@ class Clockwork:
     def write_ms(self) -> int:
         """The first slot that takes messages."""
         return max(self.floor_ms(), self.read_ms)
+
+    def reach_ms(self) -> int:
+        """The last slot that takes messages: behind it the wheel may still hold those that nobody has fired."""
+        return self.read_ms + (SLOTS - BLANK_SLOTS) * self.wheel.step_ms
 
     def heed_clock(self) -> None:
         """If the clock was set back, the slots since then are empty and to come again. OSError."""

@@ -17,9 +17,9 @@ from firearrow.broker.life.timers.clockwork import Clockwork
 from firearrow.broker.life.timers.delivery import NEVER_WAITED_MS, Delivery
 from firearrow.broker.life.timers.log import DEFAULT, DELETE, ROLL, UNIT, Unit
 from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.life.timers.recovery import BLANK_SLOTS, linked
+from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.rules import whole
-from firearrow.broker.life.timers.wheel import ROUND, Slot
+from firearrow.broker.life.timers.wheel import BLANK_SLOTS, ROUND, Slot
 from firearrow.broker.messages import Property
 from firearrow.broker.tables import names
 
@@ -150,6 +150,7 @@ class Intake:
         for entry, record, out_ms in taken[:room]:
             if record is not None:
                 time_ms = slot_ms(out_ms, write_ms, self._roll_slots, works.wheel.step_ms)
+                time_ms = min(time_ms, works.reach_ms())
                 slot = slots.get(time_ms) or works.wheel.slot(time_ms)
                 unit = unit_of(
                     entry, record, slot.last, time_ms, min(write_ms, time_ms), roll=time_ms != out_ms

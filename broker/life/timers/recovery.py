@@ -12,14 +12,11 @@ from firearrow._native.store.store import MessageStore
 from firearrow.broker.errors import StartError
 from firearrow.broker.life.timers.check import TimerCheck
 from firearrow.broker.life.timers.log import UNIT, TimerLog, Unit
-from firearrow.broker.life.timers.wheel import ROUND, SLOTS, Slot, TimerWheel
+from firearrow.broker.life.timers.wheel import BLANK_SLOTS, ROUND, SLOTS, Slot, TimerWheel
 from firearrow.broker.options import TIMER_STEPS_MS
 from firearrow.broker.tables import names
 
 log = logging.getLogger("firearrow.timers")
-
-BLANK_SLOTS = 60
-"""So many slots of the wheel's round are kept free."""
 
 
 class Recovery:
@@ -44,13 +41,23 @@ class Recovery:
         if check.lost_power:
             check.read_ms -= unsure_ms
         oldest_ms = (now_ms // step - ROUND + BLANK_SLOTS) * step
-        check.read_ms = max(check.read_ms // step * step, oldest_ms)
+        check.read_ms = check.read_ms // step * step
+        if check.read_ms < oldest_ms and not self._reaches_all():
+            check.read_ms = oldest_ms
         slots = wheel.load(check.read_ms)
         begin = self._begin()
         offset = self._taken(unsure_ms if check.lost_power else 0)
         self._read_tail(begin, offset)
         self._mend(slots)
+        if wheel.next(check.read_ms) is None:
+            check.read_ms = max(check.read_ms, oldest_ms)
         check.queue_offset = self._clamped(self._after_tail(offset))
+
+    def _reaches_all(self) -> bool:
+        """However long nobody ran: from the check point on the wheel holds every slot that was filled. If it does not,
+        the check point is none of it, and we begin as far back as Apache's broker does."""
+        end = self._check.read_ms // self._wheel.step_ms + SLOTS
+        return all(slot.time < end for slot in self._wheel.used())
 
     def _check_step(self) -> None:
         """Slots that wait were filled with the precision of now; one that does tells for all."""
@@ -106,7 +113,7 @@ class Recovery:
 
     def _link(self, position: int, unit: Unit) -> None:
         time, first = unit.time_ms // self._wheel.step_ms, self._check.read_ms // self._wheel.step_ms
-        if not first <= time < first + SLOTS:
+        if unit.is_mark or not first <= time < first + SLOTS:
             return
         slot = self._wheel.slot(unit.time_ms)
         if slot.last < position:

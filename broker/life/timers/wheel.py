@@ -18,7 +18,9 @@ from firearrow.broker.tables.files import set_aside
 log = logging.getLogger("firearrow.timers")
 
 ROUND = 604_800
-"""Slots of one round; no slot is filled further ahead, and the file holds two rounds."""
+"""Slots of one round; no slot is filled further ahead of now, and the file holds two rounds."""
+BLANK_SLOTS = 60
+"""So many slots are kept free."""
 SLOTS = 2 * ROUND
 SLOT = struct.Struct(">qqqii")
 PAGE_BYTES = 4096
@@ -57,9 +59,8 @@ class TimerWheel:
         """The slot of that time; an empty one if it holds another time's chain, or one that was fired."""
         time = time_ms // self.step_ms
         number = time % SLOTS
-        if not self._waiting[number]:
-            return Slot(time)
-        return self._stored(number)
+        stored = self._stored(number) if self._waiting[number] else Slot(time)
+        return stored if stored.time == time else Slot(time)
 
     def reserve(self, time_ms: int) -> None:
         """Make room for the slot, so that `put` finds it. OSError."""
