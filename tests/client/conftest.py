@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from tests.client.feeding import Feeder
 from tests.interop.peers import Peer, address
 from tests.process import Connection
 
@@ -30,6 +31,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def name_server(peer: Peer) -> str:
     """`host:port` of the name server of a real broker."""
     return peer.name_server
+
+
+@pytest.fixture
+def feeder(peer: Peer) -> Feeder:
+    return Feeder(peer)
 
 
 def unique(prefix: str) -> str:

@@ -17,15 +17,9 @@ from tests.client.conftest import unique
 from tests.client.feeding import Feeder
 from tests.client.waiting import wait_until
 from tests.interop.driver import Driver
-from tests.interop.peers import Peer
 from tests.interop.workshop import java_class_path, need
 
 Topics = Callable[..., str]
-
-
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
 
 
 @asynccontextmanager

@@ -1,34 +1,23 @@
-"""What a push consumer does with queues that it is to pop: the loop, the service, and both at a real broker."""
+"""What a push consumer does with queues that it is to pop: the loop, and the service."""
 
 import asyncio
-import json
-from collections import Counter
-from collections.abc import Awaitable, Callable
 
 import pytest
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow._native.wire.codes import RequestCode
-from firearrow.client.admin import Admin
-from firearrow.client.errors import BrokerError, NoRoute, RequestTimeout, RocketMQError
+from firearrow.client.errors import BrokerError, RequestTimeout, RocketMQError
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, concurrent_verdict
 from firearrow.client.handling.listeners import Handler, HandlerThreads
 from firearrow.client.message import MessageQueue, Property
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.pop.consume_pop import DELAYS_S, PopService, step_above
 from firearrow.client.pop.pop_loop import PopLoop, PopParts
 from firearrow.client.pop.popping import Pop, PopResult, PopStatus
 from firearrow.client.pop.receipts import Receipt
-from firearrow.client.push_consumer import PushConsumer
-from tests.client.conftest import unique
-from tests.client.feeding import Feeder
 from tests.client.records import received
 from tests.client.services import Stats, Timeline, calls_of, settled
-from tests.client.waiting import wait_until
-from tests.interop.peers import Peer, address
-from tests.process import Connection
 
 QUEUE = MessageQueue("orders", "broker-a", -1)
 
@@ -386,178 +375,3 @@ async def test_stopping_waits_for_handlers_and_what_they_said() -> None:
     gate.set()
     await stopping
     assert sorted(bench.acks.told) == [(1, None), (2, None)]
-
-
-# ---- at a real broker ----
-
-
-def ask_for_pop(peer: Peer, topic: str, group: str, mode: str = "POP") -> None:
-    wanted = {"consumerGroup": group, "mode": mode, "popShareQueueNum": 0, "topic": topic}
-    with Connection(address(peer.address)) as connection:
-        answer = connection.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, json.dumps(wanted).encode())
-    assert answer.code == 0, answer.remark
-
-
-def member(name_server: str, group: str, topic: str, handler: Handler, **more: object) -> PushConsumer:
-    options = {"client_rebalance": False, "from_where": ConsumeFromWhere.FIRST_OFFSET} | more
-    made = PushConsumer(group, name_server=name_server, options=PushConsumerOptions(**options))  # type: ignore[arg-type]
-    made.subscribe(topic, handler)
-    return made
-
-
-async def test_every_message_reaches_one_of_the_members(
-    name_server: str, topics: Callable[..., str], peer: Peer
-) -> None:
-    """Even a single queue is worked on by all of them."""
-    topic, group = topics(queues=1), unique("group")
-    ask_for_pop(peer, topic, group)
-    seen: list[Counter[bytes]] = [Counter(), Counter()]
-
-    def handler_of(number: int) -> Handler:
-        async def handler(messages: list[ReceivedMessage]) -> None:
-            seen[number].update(message.body for message in messages)
-
-        return handler
-
-    members = [member(name_server, group, topic, handler_of(number), pop_batch=4) for number in range(2)]
-    for each in members:
-        await each.start()
-    for each in members:
-        await wait_until(lambda each=each: each._role.rebalancer.pop_table)
-    bodies = [b"%d" % number for number in range(100)]
-    feeder = Feeder(peer)
-    await asyncio.to_thread(feeder.feed, topic, bodies)
-    await wait_until(lambda: sum(map(Counter.total, seen)) >= 100)
-    for each in members:
-        await each.close()
-    assert seen[0] + seen[1] == Counter(bodies)
-    assert seen[0]
-    assert seen[1]
-
-
-async def test_what_fails_comes_again(name_server: str, topics: Callable[..., str], peer: Peer) -> None:
-    topic, group = topics(queues=1), unique("group")
-    ask_for_pop(peer, topic, group)
-    await asyncio.to_thread(Feeder(peer).feed, topic, [b"fails once", b"is fine"])
-    seen: list[tuple[bytes, int, str]] = []
-
-    def handler(messages: list[ReceivedMessage]) -> bool:
-        [message] = messages
-        seen.append((message.body, message.reconsume_times, message.topic))
-        return message.body == b"is fine" or message.reconsume_times > 0
-
-    consumer = member(name_server, group, topic, handler)
-    await consumer.start()
-    await wait_until(lambda: len(seen) == 3, 30)
-    await consumer.close()
-    assert sorted(seen) == [(b"fails once", 0, topic), (b"fails once", 1, topic), (b"is fine", 0, topic)]
-
-
-async def test_a_dead_letter_goes_to_the_groups_dead_letter_topic(
-    name_server: str, topics: Callable[..., str], peer: Peer
-) -> None:
-    topic, group = topics(queues=1), unique("group")
-    ask_for_pop(peer, topic, group)
-    await asyncio.to_thread(Feeder(peer).feed, topic, [b"hopeless"])
-    seen: list[bytes] = []
-
-    def handler(messages: list[ReceivedMessage]) -> DeadLetter:
-        seen.extend(message.body for message in messages)
-        return DeadLetter()
-
-    consumer = member(name_server, group, topic, handler)
-    await consumer.start()
-    await wait_until(lambda: seen)
-    async with Admin(name_server) as admin:
-        [queue] = await eventually(lambda: admin.queues(f"%DLQ%{group}"))
-        assert await admin.max_offset(queue) == 1
-    await consumer.close()
-    assert seen == [b"hopeless"]
-
-
-async def eventually(ask: Callable[[], Awaitable[list[MessageQueue]]]) -> list[MessageQueue]:
-    """A topic is known to the name server a moment after it was made."""
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                return await ask()
-            except NoRoute:
-                await asyncio.sleep(0.05)
-
-
-async def test_names_of_a_namespace_stay_outside(
-    name_server: str, topics: Callable[..., str], peer: Peer
-) -> None:
-    plain, group = unique("topic"), unique("group")
-    feeder = Feeder(peer)
-    await asyncio.to_thread(feeder.feed, f"space%{plain}", [b"1", b"2"], tag="yes")
-    await asyncio.to_thread(feeder.feed, f"space%{plain}", [b"3"], tag="no")
-    ask_for_pop(peer, f"space%{plain}", f"space%{group}")
-    seen: list[tuple[str, bytes]] = []
-
-    async def handler(messages: list[ReceivedMessage]) -> None:
-        seen.extend((message.topic, message.body) for message in messages)
-
-    consumer = PushConsumer(
-        group,
-        client=ClientOptions(name_server=name_server, namespace="space"),
-        options=PushConsumerOptions(client_rebalance=False, from_where=ConsumeFromWhere.FIRST_OFFSET),
-    )
-    consumer.subscribe(plain, handler, tags="yes")
-    await consumer.start()
-    await wait_until(lambda: len(seen) == 2)
-    assert consumer._role is not None
-    [queue] = consumer._role.rebalancer.pop_table.values()
-    await wait_until(lambda: queue.unacknowledged == 0)
-    await consumer.close()
-    assert sorted(seen) == [(plain, b"1"), (plain, b"2")]
-
-
-async def test_what_was_handled_before_the_end_does_not_come_again(
-    name_server: str, topics: Callable[..., str], peer: Peer
-) -> None:
-    topic, group = topics(queues=2), unique("group")
-    ask_for_pop(peer, topic, group)
-    await asyncio.to_thread(Feeder(peer).spread, topic, 50, 2)
-    seen: Counter[bytes] = Counter()
-
-    async def handler(messages: list[ReceivedMessage]) -> None:
-        await asyncio.sleep(0.001)
-        seen.update(message.body for message in messages)
-
-    first = member(name_server, group, topic, handler, pop_invisible_s=5, pop_batch=8, threads=2)
-    await first.start()
-    await wait_until(lambda: seen)
-    await first.close()
-    second = member(name_server, group, topic, handler, pop_invisible_s=5)
-    await second.start()
-    await wait_until(lambda: len(seen) == 50, 30)
-    await second.close()
-    assert set(seen.values()) == {1}
-
-
-async def test_a_topic_may_turn_from_pop_to_pull(
-    name_server: str, topics: Callable[..., str], peer: Peer
-) -> None:
-    topic, group = topics(queues=1), unique("group")
-    ask_for_pop(peer, topic, group)
-    seen: list[bytes] = []
-
-    async def handler(messages: list[ReceivedMessage]) -> None:
-        seen.extend(message.body for message in messages)
-
-    consumer = member(name_server, group, topic, handler)
-    await consumer.start()
-    feeder = Feeder(peer)
-    await asyncio.to_thread(feeder.feed, topic, [b"popped"])
-    await wait_until(lambda: seen == [b"popped"])
-    ask_for_pop(peer, topic, group, "PULL")
-    role = consumer._role
-    assert role is not None
-    role.instance.rebalance_soon()
-    await wait_until(
-        lambda: not role.rebalancer.pop_table and any(q.topic == topic for q in role.rebalancer.table)
-    )
-    await asyncio.to_thread(feeder.feed, topic, [b"pulled"])
-    await wait_until(lambda: b"pulled" in seen)
-    await consumer.close()

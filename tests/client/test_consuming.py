@@ -19,12 +19,6 @@ from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.process import Connection
 
-
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
-
-
 # ---- retries and dead letters ----
 
 

@@ -11,12 +11,6 @@ from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, numbers
 from tests.client.feeding import Feeder
 from tests.client.waiting import wait_until
-from tests.interop.peers import Peer
-
-
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
 
 
 @pytest.mark.parametrize("plain", [False, True])

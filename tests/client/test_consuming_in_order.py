@@ -16,12 +16,6 @@ from tests.client.feeding import Feeder
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
 
-
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
-
-
 # ---- in order ----
 
 

@@ -31,11 +31,6 @@ QUICK = {
 }
 
 
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
-
-
 class Consuming:
     """A consumer behind a Detour, and what its handler got."""
 

@@ -40,11 +40,6 @@ def mqadmin(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ad
     driver.stop()
 
 
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
-
-
 @asynccontextmanager
 async def running(
     name_server: str, topic: str, **options: object

@@ -20,13 +20,6 @@ from tests.client.conftest import unique
 from tests.client.feeding import Feeder
 from tests.client.rounds import FakeInstance, Member, queues_of
 from tests.client.waiting import wait_until
-from tests.interop.peers import Peer
-
-
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
-
 
 FIRST, SECOND = queues_of("T", 2)
 RETRIED = MessageQueue("%RETRY%group", "broker-a", 0)

@@ -12,14 +12,8 @@ from firearrow.client.pop.receipts import ReceiptWrong, receipt_of
 from firearrow.client.pop_consumer import PopConsumer
 from tests.client.conftest import unique
 from tests.client.feeding import Feeder
-from tests.interop.peers import Peer
 
 FIRST = PopConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET, wait_s=5)
-
-
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
 
 
 def consumer(name_server: str, topic: str, tags: str | None = None, **options: object) -> PopConsumer:

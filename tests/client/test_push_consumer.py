@@ -24,11 +24,6 @@ from tests.interop.peers import Peer, address
 from tests.process import Connection
 
 
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
-
-
 def offset_files(directory: Path) -> list[Path]:
     return list(directory.glob("*/*/offsets.json"))
 

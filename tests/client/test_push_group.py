@@ -17,16 +17,10 @@ from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.feeding import Feeder
 from tests.client.waiting import wait_until
-from tests.interop.peers import Peer
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
 Topics = Callable[..., str]
 Handler = Callable[[list[ReceivedMessage]], Awaitable[None]]
-
-
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
 
 
 class Group:

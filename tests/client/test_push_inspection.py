@@ -3,8 +3,6 @@
 import asyncio
 import json
 
-import pytest
-
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.group import java_json
@@ -13,11 +11,6 @@ from tests.client.pushing import Seen, Topics, consumer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
 from tests.process import Connection
-
-
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
 
 
 async def ask(peer: Peer, code: int, ext: dict[str, str]) -> RemotingCommand:

@@ -17,12 +17,6 @@ from tests.client.conftest import unique
 from tests.client.feeding import Feeder
 from tests.client.pushing import Seen, Topics, again, consumer
 from tests.client.waiting import wait_until
-from tests.interop.peers import Peer
-
-
-@pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
 
 
 async def test_a_consumer_runs_once(name_server: str, topics: Topics) -> None:

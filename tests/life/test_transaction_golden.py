@@ -10,7 +10,7 @@ from firearrow._native.store.store import MessageStore
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import marked
 from firearrow.broker.messages import Message
-from tests.life.test_transactions import COMMIT, HALF, OP, Transacting
+from tests.life.transacting import COMMIT, HALF, OP, Transacting
 from tests.store.test_golden import OPTIONS, Golden
 
 STORES = ("store-apache", "store-apache-crashed")

@@ -1,4 +1,4 @@
-"""TransactionService with a clock that is told: endings, check-backs, discards, restarts and kills, a full disk."""
+"""TransactionService with a clock that is told: endings, check-backs, discards, a full disk."""
 
 import resource
 from collections.abc import Iterator
@@ -8,106 +8,26 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
+from firearrow._native.store.record import decode
+from firearrow._native.store.store import Placed, PutRefused, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.handlers.transactions import TransactionsHandler
-from firearrow.broker.life.journal import Kind
-from firearrow.broker.life.transactions.service import TransactionService
 from firearrow.broker.messageids import offset_id
 from firearrow.broker.messages import Message
-from firearrow.broker.options import Options
-from firearrow.broker.stats import Stats
-from firearrow.broker.tables.clients import ClientTable, Member
-from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicTable
-from tests.broker.peers import RecordedPeer
-from tests.life.room import HOST, Room
-
-HALF, OP, DISCARD = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
-GROUP = "CID_RMQ_SYS_TRANS"
-COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
-ROUND_MS, TIMEOUT_MS = 30_000, 6000
-
-
-class Transacting(Room):
-    def __init__(
-        self,
-        folder: Path,
-        offsets: bytes | None = None,
-        now_ms: int = 1_700_000_000_000,
-        store: MessageStore | None = None,
-        **options: int | bool,
-    ) -> None:
-        super().__init__(folder, now_ms=now_ms, store=store)
-        self.offsets = ConsumerOffsets(
-            self.clock, noted=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
-        )
-        if offsets is not None:
-            self.offsets.load(offsets)
-        self.topics = TopicTable(self.clock, cluster="c", broker="b")
-        self.clients = ClientTable(self.clock)
-        self.service = TransactionService(
-            self.loop, self.store, self.turn, self.appender, self.journal, self.offsets, self.topics,
-            self.clients, Config(Options(broker_name="b", **options)), self.clock, Stats("c", now_ms),
-        )  # fmt: skip
-        restorers = {Kind.OFFSET: self.offsets.restore, Kind.DECIDED: self.service.restore}
-        for entry in self.journal.take():
-            restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)
-        self.service.start()
-        self.routes = TransactionsHandler(self.service).routes()
-        self.peer = RecordedPeer()
-
-    def join(self, group: str = "PG") -> RecordedPeer:
-        peer = RecordedPeer()
-        member = Member(f"c{id(peer)}", peer, 0, 400, self.clock.monotonic_ms())
-        self.clients.note_producer(group, member)
-        return peer
-
-    def prepare(self, body: bytes = b"x", topic: str = "T", **properties: str) -> Record:
-        message = Message(
-            topic, 1, body, {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U"} | properties,
-            born_ms=self.clock.now_ms(),
-        )  # fmt: skip
-        self.service.prepare(message)
-        self.appender.put(message)
-        self.timers.run()
-        return self.records(HALF)[-1]
-
-    def end(self, half: Record, what: int, checked: bool = False, **fields: object) -> RemotingCommand | None:
-        """Decide as a producer does; the answer of this turn, if it came."""
-        self.tell(half, what, checked, **fields)
-        self.timers.run()
-        return self.peer.replies.pop() if self.peer.replies else None
-
-    def tell(self, half: Record, what: int, checked: bool = False, **fields: object) -> None:
-        ext = {
-            "producerGroup": "PG", "tranStateTableOffset": half.queue_offset, "msgId": "U",
-            "commitLogOffset": half.physical_offset, "commitOrRollback": what,
-            "fromTransactionCheck": str(checked).lower(),
-        } | fields  # fmt: skip
-        request = RemotingCommand(RequestCode.END_TRANSACTION, {key: str(ext[key]) for key in ext})
-        answer = self.routes[request.code](request, self.peer)
-        if answer is not None:
-            assert isinstance(answer, RemotingCommand)
-            self.peer.reply(answer)
-
-    def next_round(self, asked: RecordedPeer | None = None) -> list[RemotingCommand]:
-        """Let the next round pass; what it asked."""
-        if asked is not None:
-            asked.requests.clear()
-        self.timers.run(ROUND_MS)
-        self.timers.run()
-        return [] if asked is None else list(asked.requests)
-
-    def marks(self) -> list[bytes]:
-        return self.bodies(OP)
-
-    def offset(self, topic: str) -> int:
-        return self.offsets.committed(GROUP, topic, 0)
+from tests.life.room import HOST
+from tests.life.transacting import (
+    COMMIT,
+    DISCARD,
+    HALF,
+    OP,
+    ROLLBACK,
+    ROUND_MS,
+    TIMEOUT_MS,
+    UNKNOWN,
+    Transacting,
+    asked_for,
+)
 
 
 @pytest.fixture
@@ -126,22 +46,6 @@ def full_disk() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def asked_for(room: Transacting, request: RemotingCommand) -> Record:
-    """The half message that a check names, after a look at what it says."""
-    raw = room.store.record_at(int(request.ext["commitLogOffset"]))
-    assert raw is not None
-    half = decode(raw)
-    assert request.code == RequestCode.CHECK_TRANSACTION_STATE
-    assert request.is_oneway
-    assert half.topic == HALF
-    assert half.queue_offset == int(request.ext["tranStateTableOffset"])
-    assert request.ext["offsetMsgId"] == offset_id(HOST, half.physical_offset)
-    shown = decode(request.body)
-    assert (shown.topic, shown.queue_id) == ("T", 1)
-    assert (shown.queue_offset, shown.physical_offset) == (half.queue_offset, half.physical_offset)
-    return half
 
 
 # ---- decisions ----
@@ -425,111 +329,6 @@ def test_only_what_was_discarded_is_resumed(room: Transacting, message_id: str) 
     with pytest.raises(Refusal, match="Exception was thrown"):
         room.routes[323](request, room.peer)
     assert len(room.records(HALF)) == 1
-
-
-# ---- restarts ----
-
-
-def again(room: Transacting, folder: Path, offsets: bytes | None = None) -> Transacting:
-    room.kill()
-    return Transacting(folder, offsets, room.clock.now_ms())
-
-
-def test_what_was_decided_before_a_kill_stays_decided(tmp_path: Path) -> None:
-    room = Transacting(tmp_path)
-    halves = [room.prepare(b"%d" % number) for number in range(30)]
-    for half in halves[:20]:
-        room.end(half, COMMIT if half.queue_offset % 2 else ROLLBACK)
-    room = again(room, tmp_path)
-    for half in halves[:20]:
-        answer = room.end(half, COMMIT)
-        assert answer is not None
-        assert answer.code == 0
-    asked = room.join()
-    requests = room.next_round(asked)
-    assert sorted(int(decode(request.body).body) for request in requests) == list(range(20, 30))
-    assert [int(body) for body in room.bodies("T", 1)] == list(range(1, 20, 2))
-
-
-def test_a_kill_after_a_check_asks_for_one_copy(tmp_path: Path) -> None:
-    """The file of the offsets is older than the check."""
-    room = Transacting(tmp_path)
-    old = room.offsets.to_json()
-    room.prepare()
-    room.next_round()
-    room = again(room, tmp_path, old)
-    asked = room.join()
-    [request] = room.next_round(asked)
-    room.end(asked_for(room, request), COMMIT, checked=True)
-    assert room.next_round(asked) == []
-    assert room.bodies("T", 1) == [b"x"]
-
-
-def test_a_lost_mark_is_written_at_start(tmp_path: Path) -> None:
-    """The write was torn between the final message and its mark."""
-    room = Transacting(tmp_path)
-    half = room.prepare()
-    message = Message("T", 1, b"x", sys_flag=8)
-    placed = room.appender.put(message, hooks=False)
-    room.journal.note(Kind.DECIDED, "", 0, half.queue_offset, placed.end)
-    room.timers.run()
-    assert room.marks() == []
-    room = again(room, tmp_path)
-    room.timers.run()
-    assert room.marks() == [b"0,"]
-    assert room.next_round(room.join()) == []
-    assert len(room.records(HALF)) == 1
-
-
-def test_a_commit_that_the_log_lacks_is_void(tmp_path: Path) -> None:
-    room = Transacting(tmp_path)
-    half = room.prepare()
-    room.tell(half, COMMIT)
-    room = again(room, tmp_path)
-    room.timers.run()
-    assert (room.bodies("T", 1), room.marks()) == ([], [])
-    [_] = room.next_round(room.join())
-
-
-def test_apaches_offsets_and_marks_are_taken_over(tmp_path: Path) -> None:
-    """A batch of marks, some of them below the offset; a copy whose first place was marked."""
-    room = Transacting(tmp_path)
-    for _ in range(6):
-        room.prepare()
-    room.put(HALF, b"copy", PGROUP="PG", REAL_TOPIC="T", REAL_QID="1", TRAN_PREPARED_QUEUE_OFFSET="1")
-    room.put(OP, b"0,1,4,", TAGS="d")
-    room.put(OP, b"5", TAGS="d")
-    room.put(OP, b"3,", TAGS="other")
-    room.timers.run()
-    room.offsets.commit(GROUP, HALF, 0, 2)
-    room.kill()
-    room = Transacting(tmp_path, room.offsets.to_json(), room.clock.now_ms())
-    asked = room.join()
-    requests = room.next_round(asked)
-    assert [asked_for(room, request).queue_offset for request in requests] == [7, 8]
-    assert room.marks()[-1] == b"6,"
-    room.next_round()
-    assert [half.body for half in room.records(HALF)] == [b"x"] * 6 + [b"copy"] + [b"x"] * 4
-    assert room.offset(HALF) == 9
-
-
-@pytest.mark.parametrize(
-    ("last", "marks"), [(b"0", [b"0", b"1", b"2", b"3"]), (b"0,", [b"0,", b"1,2,3,"])], ids=["4", "5"]
-)
-def test_marks_are_put_as_the_broker_before_us_reads_them(
-    tmp_path: Path, last: bytes, marks: list[bytes]
-) -> None:
-    """Apache 4 takes a mark that names more than one for none, and would ask again for what was decided."""
-    room = Transacting(tmp_path)
-    halves = [room.prepare() for _ in range(4)]
-    room.put(OP, last, TAGS="d")
-    room.timers.run()
-    room = again(room, tmp_path)
-    for half in halves[1:]:
-        room.tell(half, ROLLBACK)
-    room.timers.run()
-    assert room.marks() == marks
-    assert room.offset(HALF) == 4
 
 
 def test_a_full_disk_leaves_it_open(room: Transacting) -> None:

@@ -19,7 +19,9 @@ import pytest
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.sessions import register
+from tests.spark.damaging import COUNT, fill
 from tests.spark.stores import BROKER, SETTINGS, Golden, KnownStore, send_known, unpacked
+from tests.store.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -184,3 +186,17 @@ def golden_clean(tmp_path_factory: pytest.TempPathFactory) -> Golden:
 def golden_copy(tmp_path: Path) -> Golden:
     """A copy of the store that Apache closed, to be damaged."""
     return unpacked("store-apache", tmp_path)
+
+
+@pytest.fixture
+def apache(golden_copy: Golden) -> Path:
+    """A copy of the store that Apache closed, to be damaged."""
+    return golden_copy.root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """COUNT messages of queue 0 and as many of queue 1, in turn: several segments and queue files."""
+    with open_store(tmp_path / "store") as store:
+        fill(store, COUNT)
+    return tmp_path / "store"

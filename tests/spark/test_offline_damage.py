@@ -1,4 +1,4 @@
-"""Stores that are damaged, cut, changed while they are read, or none: a named loss or a sentence, never silence."""
+"""Stores that are damaged, cut, or changed while they are read: a named loss or a sentence, never silence."""
 
 import os
 import shutil
@@ -10,83 +10,12 @@ import pytest
 from firearrow._native.files.entries import Entries
 from firearrow._native.files.mappings import Mappings
 from firearrow._native.files.rolled import rolled_files
-from firearrow._native.store.hash import java_hash
 from firearrow._native.store.store import MessageStore
-from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import DataLoss, StoreUnreadable, TopicMissing
-from firearrow.spark_tools.offline.origin import StoreOrigin
-from firearrow.spark_tools.offline.reader import StoreReader
+from firearrow.spark_tools.errors import DataLoss, StoreUnreadable
 from firearrow.spark_tools.origin import QueueRange
-from tests.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, properties_of, put
-
-QUEUE = MessageQueue("T", "s", 0)
-COUNT = 100
-
-
-class Told:
-    """Collects what is lost."""
-
-    def __init__(self) -> None:
-        self.ranges: list[tuple[int, int]] = []
-        self.reasons: list[str] = []
-
-    def __call__(self, part: QueueRange, why: str) -> None:
-        assert part.queue == QUEUE
-        self.ranges.append((part.start, part.end))
-        self.reasons.append(why)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """COUNT messages of queue 0 and as many of queue 1, in turn: several segments and queue files."""
-    with open_store(tmp_path / "store") as store:
-        fill(store, COUNT)
-    return tmp_path / "store"
-
-
-def fill(store: MessageStore, count: int, start: int = 0) -> None:
-    for number in range(start, start + count):
-        for queue_id in (0, 1):
-            body = b"%d of %d" % (number, queue_id)
-            put(
-                store,
-                body,
-                queue_id=queue_id,
-                properties=properties_of(TAGS=f"t{number % 4}"),
-                now_ms=1000 + number,
-            )
-        store.write()
-
-
-def opened(root: Path) -> StoreReader:
-    return StoreOrigin((f"s={root}",)).open()
-
-
-def offsets(reader: StoreReader, start: int, end: int, told: Told, choice: Choice | None = None) -> list[int]:
-    found = reader.read(QueueRange(QUEUE, start, end), choice or Choice(), told, bytes_max=300)
-    return [spans.queue_offset(n) for spans in found for n in range(len(spans))]
-
-
-def entry_at(root: Path, number: int) -> tuple[Path, int]:
-    """File and position of an entry of QUEUE."""
-    base = number * 20 // QUEUE_FILE_BYTES * QUEUE_FILE_BYTES
-    return root / "consumequeue" / "T" / "0" / f"{base:020d}", number * 20 - base
-
-
-def record_at(root: Path, number: int) -> tuple[Path, int, int]:
-    """File, position and size of the record of an entry."""
-    path, position = entry_at(root, number)
-    physical, size = struct.unpack_from(">qi", path.read_bytes(), position)
-    base = physical // SEGMENT_BYTES * SEGMENT_BYTES
-    return root / "commitlog" / f"{base:020d}", physical - base, size
-
-
-def write_at(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
+from tests.spark.damaging import COUNT, QUEUE, Told, entry_at, fill, offsets, opened, record_at, write_at
+from tests.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, put
 
 # ---- damage ----
 
@@ -400,113 +329,3 @@ def test_only_some_files_are_mapped_and_fewer_have_pages(tmp_path: Path) -> None
     assert len(mappings) == 0
     Path(segments[3].path).unlink()
     assert mappings.get(segments[3]) is None
-
-
-# ---- no store ----
-
-
-def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnreadable, match="nowhere is no folder: name the folder that a broker has"):
-        opened(tmp_path / "nowhere")
-    with pytest.raises(StoreUnreadable, match="is no store, it has no commitlog: if storePathCommitLog"):
-        opened(tmp_path)
-
-
-def test_a_part_of_a_store_is_refused(root: Path) -> None:
-    with pytest.raises(StoreUnreadable, match="commitlog is a part of a store: name the folder above it"):
-        opened(root / "commitlog")
-
-
-def test_queues_in_rocksdb_are_refused(root: Path) -> None:
-    (root / "consumequeue_r").mkdir()
-    with opened(root) as reader:  # both are written by a broker on its way there
-        assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
-    shutil.rmtree(root / "consumequeue")
-    with pytest.raises(StoreUnreadable, match=r"RocksDB \(consumequeue_r\).* by nameServer"):
-        opened(root)
-
-
-def test_queues_of_batches_are_refused(root: Path) -> None:
-    (root / "batchconsumequeue" / "B" / "0").mkdir(parents=True)
-    with opened(root) as reader:
-        assert "B" in reader.topics()
-        with pytest.raises(StoreUnreadable, match=r"B in .* queue of batches"):
-            reader.queues("B")
-
-
-@pytest.mark.parametrize("name", ["notes.txt", "0", "00000000000000000000.bak", "٠" * 20])
-def test_files_that_are_none_of_a_store_are_named(root: Path, name: str) -> None:
-    (root / "commitlog" / name).write_text("x")
-    with pytest.raises(StoreUnreadable, match="is no file of a store: move it away"):
-        opened(root)
-
-
-@pytest.mark.parametrize("topic", ["", ".", "..", "../commitlog", "a/b", "a\0b"])
-def test_no_name_of_a_topic_leads_out_of_the_store(root: Path, topic: str) -> None:
-    with opened(root) as reader:
-        with pytest.raises(TopicMissing):
-            reader.queues(topic)
-        with pytest.raises(TopicMissing):
-            reader.bounds([MessageQueue(topic, "s", 0)])
-
-
-def test_a_log_elsewhere_is_read_through_a_link(root: Path, tmp_path: Path) -> None:
-    (root / "commitlog").rename(tmp_path / "log")
-    (root / "commitlog").symlink_to(tmp_path / "log")
-    with opened(root) as reader:
-        assert offsets(reader, 0, COUNT, Told()) == [*range(COUNT)]
-
-
-def test_either_of_topics_and_queues_may_be_missing(root: Path) -> None:
-    assert not (root / "config").exists()
-    with opened(root) as reader:
-        assert reader.topics() == ["T"]
-        assert reader.groups() == {}
-    (root / "config").mkdir()
-    declared = '{"topicConfigTable":{"D":{"readQueueNums":2},"E":{"readQueueNums":-1},"F":7}}'
-    (root / "config" / "topics.json").write_text(declared)
-    shutil.rmtree(root / "consumequeue")
-    with opened(root) as reader:
-        assert reader.topics() == ["D", "E", "F"]
-        queues = reader.queues("D")
-        assert queues == [MessageQueue("D", "s", 0), MessageQueue("D", "s", 1)]
-        assert reader.bounds(queues) == dict.fromkeys(queues, (0, 0))
-        assert reader.queues("E") == reader.queues("F") == []
-        (root / "config" / "topics.json").write_text('{"topicConfigTable":{"G":{"readQueueNums":1}}}')
-        assert reader.topics() == ["G"]
-
-
-def test_a_config_that_is_cut_is_replaced_by_its_copy(root: Path) -> None:
-    config = root / "config"
-    config.mkdir()
-    (config / "consumerOffset.json").write_text('{"offsetTable":{"T@g":{0:4')
-    with opened(root) as reader, pytest.raises(StoreUnreadable, match=r"consumerOffset\.json cannot be read"):
-        reader.groups()
-    (config / "consumerOffset.json.bak").write_text(
-        '{"offsetTable":{"T@g":{0:3,"x":1},"no group":{0:1},"T@h":5}}'
-    )
-    with opened(root) as reader:
-        assert reader.groups() == {"g": {QUEUE: 3}}
-
-
-def test_the_newer_file_of_offsets_counts(root: Path) -> None:
-    config = root / "config"
-    config.mkdir()
-    plain, light = config / "consumerOffset.json", config / "lmqConsumerOffset.json"
-    plain.write_text('{"offsetTable":{"T@g":{0:3}}}')
-    light.write_text('{"offsetTable":{"T@g":{0:9}},"lmqOffsetTable":{"%LMQ%x@g":5}}')
-    for newer, counted in ((plain, 3), (light, 9)):
-        for path in (plain, light):
-            os.utime(path, ns=(0, 2 if path == newer else 1))
-        with opened(root) as reader:
-            assert reader.groups() == {"g": {QUEUE: counted, MessageQueue("%LMQ%x", "s", 0): 5}}
-
-
-def test_equal_hashes_of_tags_are_told_apart(tmp_path: Path) -> None:
-    assert java_hash("Aa") == java_hash("BB")
-    with open_store(tmp_path) as store:
-        for tag in ("Aa", "BB", "Aa"):
-            put(store, b"", properties=properties_of(TAGS=tag))
-        store.write()
-    with opened(tmp_path) as reader:
-        assert offsets(reader, 0, 3, Told(), Choice(tags=frozenset({"BB"}))) == [1]

@@ -12,21 +12,18 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import ManualClock
 from firearrow.broker.dispatch import Dispatch
-from firearrow.broker.errors import StartError
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.peer import Address, Peer
 from firearrow.broker.server import Server
 from firearrow.broker.services import registrar as timing
 from firearrow.broker.services.registrar import Registrar, addresses
-from firearrow.broker.tables import announcement
-from firearrow.broker.tables.announcement import Announcement, Identity
+from firearrow.broker.tables.announcement import Identity
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.registration import Registration, register_body
 from firearrow.broker.tables.routes import Live
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 from tests.broker.naming.room import NamingRoom
 from tests.broker.peers import RecordedPeer
-from tests.golden import session
 
 OTHER: Address = ("192.0.2.1", 9876)
 OURS = Identity("C", "own", "", 10911)
@@ -302,48 +299,6 @@ def test_the_own_name_server_knows_at_once_and_forgets_at_stop() -> None:
     run(main())
 
 
-def test_our_request_is_apaches() -> None:
-    recorded = next(frame for frame in session("start") if frame.line["name"] == "REGISTER_BROKER")
-    assert recorded.raw is not None
-    apache = RemotingCommand.decode(recorded.raw)
-    theirs = register_body(apache.body, apache.version, False)
-    topics = [
-        TopicConfig(n, q.read_queues, q.write_queues, q.perm, sys_flag=q.topic_flag)
-        for n, q in theirs.topics.items()
-    ]
-    ours = Announcement.of(
-        Identity("DefaultCluster", "broker-a", "127.0.0.2", 20911), theirs.version, topics, 6
-    )
-    (body,) = ours.bodies()
-    ext = ours.ext("", body)
-    assert ext.keys() == apache.ext.keys()
-    different = {"bodyCrc32", "haServerAddr"}
-    assert {key: ext[key] for key in ext.keys() - different} == {
-        key: apache.ext[key] for key in ext.keys() - different
-    }
-    assert register_body(body, 513, False) == theirs
-
-
-def test_many_topics_go_in_parts_that_all_take_effect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcement, "PART_TOPICS", 4)
-    room = NamingRoom()
-    topics = TopicTable(room.clock, cluster="C", broker="own")
-    for queues in (4, 8):
-        topics.update_all([TopicConfig(f"N{n}", queues, queues) for n in range(10)])
-        told = Announcement.of(Identity("C", "own", "h", 1), topics.version, topics.configs(), 6)
-        bodies = list(told.bodies())
-        assert len(bodies) == -(-len(topics) // 4)
-        for body in bodies:
-            assert (
-                room.ask(
-                    RemotingCommand(RequestCode.REGISTER_BROKER, told.ext("", body), body, version=513)
-                ).code
-                == 0
-            )
-        assert {room.routes.topics[f"N{n}"]["own"].read_queues for n in range(10)} == {queues}
-        assert room.routes.version("C", "h:1") == topics.version
-
-
 class Heard:
     """The handlers of a name server, and a sign for each request that they have answered."""
 
@@ -392,25 +347,6 @@ def test_over_real_sockets() -> None:
         assert not naming.routes.brokers
 
     run(main())
-
-
-def test_addresses() -> None:
-    assert addresses("a:1;b:2, [::1]:3;;a:1") == [("a", 1), ("b", 2), ("::1", 3)]
-    assert addresses("") == []
-    for text in ("a", ":1", "a:", "a:0", "a:65536", "a:x"):
-        with pytest.raises(StartError, match="namesrvAddr"):
-            addresses(text)
-    assert len(addresses(";".join(f"a:{n + 1}" for n in range(16)))) == 16
-    with pytest.raises(StartError, match="at most 16"):
-        addresses(";".join(f"a:{n + 1}" for n in range(17)))
-
-
-def test_the_name_server_of_this_process_is_left_out() -> None:
-    named = "127.0.0.1:9876;127.0.0.2:9876;localhost:9876;10.0.0.1:9876;127.0.0.1:9877"
-    hosts = [host for host, _ in addresses(named, ("127.0.0.1", 9876))]
-    assert hosts == ["127.0.0.2", "10.0.0.1", "127.0.0.1"]
-    assert [host for host, _ in addresses(named, ("0.0.0.0", 9876))] == ["10.0.0.1", "127.0.0.1"]
-    assert len(addresses(named, ("127.0.0.1", 1))) == 5
 
 
 def test_topics_that_the_own_name_server_forgot_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
