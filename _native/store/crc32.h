@@ -1,5 +1,6 @@
-/* CRC-32 (zlib's polynomial) of a byte range: carry-less multiplication where the processor has it, slices of eight
- * bytes elsewhere. `fa_crc32` may be called by any thread. */
+/* CRC-32 (zlib's polynomial) of a byte range, in the best of the ways that the processor has: slices of eight bytes
+ * everywhere, carry-less multiplication of 64 or 256 bytes at a time on x86-64, its own instruction on ARM.
+ * `fa_crc_prepare` comes first; then any thread. */
 #ifndef FIREARROW_CRC32_H
 #define FIREARROW_CRC32_H
 
@@ -7,14 +8,16 @@
 #include <stdint.h>
 #include <string.h>
 
-static uint32_t fa_crc_table[8][256];
+/* Way 0 is slices; above it each is better than the one before, and takes a range's beginning and leaves the rest. */
+static int fa_crc_best;
+static int fa_crc_best_here(void);
+static size_t fa_crc_ahead(int way, uint32_t *crc, const uint8_t *at, size_t length);
 
-static int fa_crc_folds;
-static int fa_crc_can_fold(void);
+static uint32_t fa_crc_table[8][256];
 
 static void fa_crc_prepare(void)
 {
-    fa_crc_folds = fa_crc_can_fold();
+    fa_crc_best = fa_crc_best_here();
     for (uint32_t n = 0; n < 256; n++) {
         uint32_t crc = n;
         for (int bit = 0; bit < 8; bit++)
@@ -44,79 +47,158 @@ static uint32_t fa_crc_slices(uint32_t crc, const uint8_t *at, size_t length)
     return crc;
 }
 
+/* `way` is at most fa_crc_best. */
+static uint32_t fa_crc32_by(int way, const uint8_t *at, size_t length)
+{
+    uint32_t crc = 0xFFFFFFFFu;
+    size_t taken = way > 0 ? fa_crc_ahead(way, &crc, at, length) : 0;
+    return ~fa_crc_slices(crc, at + taken, length - taken);
+}
+
+static uint32_t fa_crc32(const uint8_t *at, size_t length)
+{
+    return fa_crc32_by(fa_crc_best, at, length);
+}
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-/* Folding by carry-less multiplication, constants for the reflected polynomial. `length` is a multiple of 16, >= 64. */
-__attribute__((target("pclmul,sse4.1")))
-static uint32_t fa_crc_fold(uint32_t crc, const uint8_t *at, size_t length)
+#define FA_CRC_FOLD 1 /* four lanes of 16 bytes */
+#define FA_CRC_WIDE 2 /* sixteen */
+
+/* Constants of the reflected polynomial: x to the power of the distance plus and minus 32, by which a lane is carried
+ * over that many bits. */
+#define FA_CRC_OVER_2048 0x01322d1430, 0x011542778a
+#define FA_CRC_OVER_512 0x01c6e41596, 0x0154442bd4
+#define FA_CRC_OVER_128 0x00ccaa009e, 0x01751997d0
+
+/* Four lanes and what follows them, a multiple of 16 bytes, to a CRC. Inline: the lanes stay in registers, which is a
+ * third of the time of 128 bytes. */
+__attribute__((target("pclmul,sse4.1"), always_inline))
+static inline uint32_t fa_crc_end(__m128i x[4], const uint8_t *at, size_t length)
 {
-    const __m128i k1k2 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
-    const __m128i k3k4 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
-    const __m128i k5 = _mm_set_epi64x(0, 0x0163cd6124);
+    const __m128i over_512 = _mm_set_epi64x(FA_CRC_OVER_512), over_128 = _mm_set_epi64x(FA_CRC_OVER_128);
+    const __m128i over_64 = _mm_set_epi64x(0, 0x0163cd6124);
     const __m128i poly = _mm_set_epi64x(0x01f7011641, 0x01db710641);
     const __m128i mask = _mm_setr_epi32(~0, 0, ~0, 0);
-    __m128i x[4], fold;
-    for (int n = 0; n < 4; n++)
-        x[n] = _mm_loadu_si128((const __m128i *) (at + 16 * n));
-    x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128((int) crc));
-    at += 64;
-    length -= 64;
+    __m128i fold;
     while (length >= 64) {
         for (int n = 0; n < 4; n++) {
-            fold = _mm_clmulepi64_si128(x[n], k1k2, 0x00);
-            x[n] = _mm_xor_si128(_mm_clmulepi64_si128(x[n], k1k2, 0x11), fold);
+            fold = _mm_clmulepi64_si128(x[n], over_512, 0x00);
+            x[n] = _mm_xor_si128(_mm_clmulepi64_si128(x[n], over_512, 0x11), fold);
             x[n] = _mm_xor_si128(x[n], _mm_loadu_si128((const __m128i *) (at + 16 * n)));
         }
         at += 64;
         length -= 64;
     }
     for (int n = 1; n < 4; n++) {
-        fold = _mm_clmulepi64_si128(x[0], k3k4, 0x00);
-        x[0] = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x[0], k3k4, 0x11), fold), x[n]);
+        fold = _mm_clmulepi64_si128(x[0], over_128, 0x00);
+        x[0] = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x[0], over_128, 0x11), fold), x[n]);
     }
     while (length >= 16) {
-        fold = _mm_clmulepi64_si128(x[0], k3k4, 0x00);
-        x[0] = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x[0], k3k4, 0x11), fold),
+        fold = _mm_clmulepi64_si128(x[0], over_128, 0x00);
+        x[0] = _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x[0], over_128, 0x11), fold),
                              _mm_loadu_si128((const __m128i *) at));
         at += 16;
         length -= 16;
     }
-    fold = _mm_clmulepi64_si128(x[0], k3k4, 0x10);
+    fold = _mm_clmulepi64_si128(x[0], over_128, 0x10);
     x[0] = _mm_xor_si128(_mm_srli_si128(x[0], 8), fold);
     fold = _mm_srli_si128(x[0], 4);
-    x[0] = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(x[0], mask), k5, 0x00), fold);
+    x[0] = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(x[0], mask), over_64, 0x00), fold);
     fold = _mm_clmulepi64_si128(_mm_and_si128(x[0], mask), poly, 0x10);
     fold = _mm_clmulepi64_si128(_mm_and_si128(fold, mask), poly, 0x00);
     return (uint32_t) _mm_extract_epi32(_mm_xor_si128(x[0], fold), 1);
 }
 
-static int fa_crc_can_fold(void)
-{
-    return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-}
-#else
+/* `length` is a multiple of 16, >= 64. */
+__attribute__((target("pclmul,sse4.1")))
 static uint32_t fa_crc_fold(uint32_t crc, const uint8_t *at, size_t length)
 {
-    return fa_crc_slices(crc, at, length);
+    __m128i x[4];
+    for (int n = 0; n < 4; n++)
+        x[n] = _mm_loadu_si128((const __m128i *) (at + 16 * n));
+    x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128((int) crc));
+    return fa_crc_end(x, at + 64, length - 64);
 }
 
-static int fa_crc_can_fold(void)
+/* Each of four lanes carried over a distance and joined with another. */
+__attribute__((target("avx512f,vpclmulqdq,pclmul")))
+static inline __m512i fa_crc_carry(__m512i lanes, __m512i over, __m512i other)
+{
+    return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(lanes, over, 0x00),
+                                     _mm512_clmulepi64_epi128(lanes, over, 0x11), other, 0x96);
+}
+
+/* `length` is a multiple of 16, >= 256. */
+__attribute__((target("avx512f,vpclmulqdq,pclmul")))
+static uint32_t fa_crc_wide(uint32_t crc, const uint8_t *at, size_t length)
+{
+    const __m512i over_2048 = _mm512_broadcast_i32x4(_mm_set_epi64x(FA_CRC_OVER_2048));
+    const __m512i over_512 = _mm512_broadcast_i32x4(_mm_set_epi64x(FA_CRC_OVER_512));
+    __m512i x[4];
+    __m128i last[4];
+    for (int n = 0; n < 4; n++)
+        x[n] = _mm512_loadu_si512(at + 64 * n);
+    x[0] = _mm512_xor_si512(x[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int) crc)));
+    for (at += 256, length -= 256; length >= 256; at += 256, length -= 256)
+        for (int n = 0; n < 4; n++)
+            x[n] = fa_crc_carry(x[n], over_2048, _mm512_loadu_si512(at + 64 * n));
+    for (int n = 1; n < 4; n++)
+        x[0] = fa_crc_carry(x[0], over_512, x[n]);
+    for (; length >= 64; at += 64, length -= 64)
+        x[0] = fa_crc_carry(x[0], over_512, _mm512_loadu_si512(at));
+    _mm512_storeu_si512(last, x[0]);
+    return fa_crc_end(last, at, length);
+}
+
+static int fa_crc_best_here(void)
+{
+    if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1"))
+        return 0;
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") ? FA_CRC_WIDE : FA_CRC_FOLD;
+}
+
+static size_t fa_crc_ahead(int way, uint32_t *crc, const uint8_t *at, size_t length)
+{
+    size_t whole = length & ~(size_t) 15;
+    if (whole < 64)
+        return 0;
+    *crc = way == FA_CRC_WIDE && whole >= 256 ? fa_crc_wide(*crc, at, whole) : fa_crc_fold(*crc, at, whole);
+    return whole;
+}
+#elif defined(__aarch64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#include <arm_acle.h>
+#include <sys/auxv.h>
+
+static int fa_crc_best_here(void)
+{
+    return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+}
+
+__attribute__((target("+crc")))
+static size_t fa_crc_ahead(int way, uint32_t *crc, const uint8_t *at, size_t length)
+{
+    size_t whole = length & ~(size_t) 7;
+    uint64_t word;
+    (void) way;
+    for (const uint8_t *end = at + whole; at < end; at += 8) {
+        memcpy(&word, at, 8);
+        *crc = __crc32d(*crc, word);
+    }
+    return whole;
+}
+#else
+static int fa_crc_best_here(void)
 {
     return 0;
 }
-#endif
 
-static uint32_t fa_crc32(const uint8_t *at, size_t length)
+static size_t fa_crc_ahead(int way, uint32_t *crc, const uint8_t *at, size_t length)
 {
-    uint32_t crc = 0xFFFFFFFFu;
-    if (fa_crc_folds && length >= 64) {
-        size_t folded = length & ~(size_t) 15;
-        crc = fa_crc_fold(crc, at, folded);
-        at += folded;
-        length -= folded;
-    }
-    return ~fa_crc_slices(crc, at, length);
+    (void) way, (void) crc, (void) at, (void) length;
+    return 0;
 }
+#endif
 
 #endif

@@ -3,6 +3,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING
 
 fa_crc_prepare()
+CRC_WAYS = fa_crc_best + 1
 
 
 cdef int32_t body_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
@@ -56,9 +57,12 @@ cdef int32_t index_hash(int32_t java_hash) noexcept nogil:
     return -java_hash if java_hash < 0 else java_hash
 
 
-def crc32(data not None):
+def crc32(data not None, way=None):
     cdef const uint8_t[::1] view = data
-    return body_crc(&view[0], view.shape[0]) if view.shape[0] else 0
+    cdef int by = fa_crc_best if way is None else way
+    if not 0 <= by <= fa_crc_best:
+        raise ValueError(f"way {by}: this processor has {CRC_WAYS}, from 0")
+    return fa_crc32_by(by, &view[0], view.shape[0]) & 0x7FFFFFFF if view.shape[0] else 0
 
 
 def java_hash(str text not None):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from firearrow._native.store.faults import StoreError
-from firearrow._native.store.hash import crc32, java_hash
+from firearrow._native.store.hash import CRC_WAYS, crc32, java_hash
 from firearrow._native.store.record import RecordError, decode
 from tests.store.stores import bodies, open_store, properties_of, put
 
@@ -58,17 +58,34 @@ def test_a_store_is_a_list_of_written_messages(steps: list[tuple[object, ...]]) 
         store.close()
 
 
-@given(some.binary(max_size=400))
+@given(some.binary(max_size=1200))
 def test_crc_is_zlibs(data: bytes) -> None:
-    assert crc32(data) == zlib.crc32(data) & 0x7FFFFFFF
+    wanted = zlib.crc32(data) & 0x7FFFFFFF
+    assert crc32(data) == wanted
+    assert [crc32(data, way) for way in range(CRC_WAYS)] == [wanted] * CRC_WAYS
 
 
-@pytest.mark.parametrize("length", [0, 1, 15, 16, 63, 64, 65, 127, 128, 4095, 100_003])
+@pytest.mark.parametrize("way", range(CRC_WAYS))
+def test_crc_of_every_length_is_zlibs(way: int) -> None:
+    data = random.Random(1).randbytes(1200)
+    for length in range(1100):
+        start = length % 67
+        part = memoryview(data)[start : start + length]
+        assert crc32(part, way) == zlib.crc32(part) & 0x7FFFFFFF, (start, length)
+
+
+@pytest.mark.parametrize("length", [4095, 100_003])
 def test_crc_of_long_and_unaligned_bodies_is_zlibs(length: int) -> None:
     data = random.Random(length).randbytes(length + 9)
     for start in range(9):
         part = data[start : start + length]
         assert crc32(memoryview(data)[start : start + length]) == zlib.crc32(part) & 0x7FFFFFFF
+
+
+@pytest.mark.parametrize("way", [-1, CRC_WAYS])
+def test_a_way_that_the_processor_has_not_is_refused(way: int) -> None:
+    with pytest.raises(ValueError, match=f"way {way}: this processor has {CRC_WAYS}, from 0"):
+        crc32(b"x" * 300, way)
 
 
 @given(some.text())
