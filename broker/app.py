@@ -385,7 +385,7 @@ class App:
 
 
 def _disk_fault(error: Exception) -> str:
-    what = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    what = (error.strerror if isinstance(error, OSError) else None) or str(error) or "no memory"
     return f"service not available now. The message could not be written to the disk: {what}"
 
 

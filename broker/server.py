@@ -86,6 +86,8 @@ class Connection(Front, asyncio.BufferedProtocol):
             self.send(answer.encode())
         except ValueError as error:  # an answer over a frame limit: the asker learns why
             self.send(answer.answer(1, f"the answer does not fit in a frame: {error}").encode())
+        except MemoryError as error:
+            self.cut(error)
 
     def oneway(self, command: RemotingCommand) -> None:
         self._opaque = (self._opaque + 1) & OPAQUE_MAX

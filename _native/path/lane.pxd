@@ -29,6 +29,7 @@ cdef class Front(Conn):
     cdef int put(self, const uint8_t *answers, Py_ssize_t length) except -1
     cdef int plan(self) except -1
     cpdef flush(self)
+    cpdef cut(self, error)
 
 cdef class Lane:
     cdef int take(self, Front front, const Frame *frame, const Header *header) except -1

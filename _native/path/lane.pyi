@@ -23,3 +23,5 @@ class Front(Conn):
         reads_always: bool = ...,
         budget: Budget | None = ...,
     ) -> None: ...
+    def cut(self, error: Exception) -> None:
+        """An answer could not be made or sent: the connection ends, as nothing that followed would be understood."""

@@ -56,8 +56,8 @@ cdef class Front(Conn):
 
     cdef int plan(self) except -1:
         if not self.flush_planned:
-            self.flush_planned = True
             self.plans.call_soon(self.flush)
+            self.flush_planned = True
         return 0
 
     cpdef flush(self):
@@ -65,14 +65,23 @@ cdef class Front(Conn):
         if self.out.size == 0 or self.closed:
             return
         self.answer_bytes = 0
-        if self.plug is not None:
-            self.plug.push(self.out.data, self.out.size)
-            self.out.size = 0
-        else:
-            self.transport.write(self.out.take())
+        try:
+            if self.plug is not None:
+                self.plug.push(self.out.data, self.out.size)
+                self.out.size = 0
+            else:
+                self.transport.write(self.out.take())
+        except MemoryError as error:
+            return self.cut(error)
         self.sent()
         if self.out.capacity > KEPT:
             self.out = Writer()
+
+    cpdef cut(self, error):
+        """An answer could not be made, or only a part of it was sent: nothing that follows would be understood."""
+        self.out.size = self.answer_bytes = 0
+        self.broken(f"an answer could not be sent: {type(error).__name__} {error}")
+        self.abort()
 
     def connection_lost(self, reason):
         self.out = Writer()

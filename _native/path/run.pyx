@@ -35,8 +35,8 @@ cdef class Run:
     cdef int note(self, Place place, int64_t end) except -1:
         """Messages were staged in the queue, up to `end` of the log."""
         if place.run != self.number:
-            place.run = self.number
             self.places.append(place)
+            place.run = self.number
         self.end = end
         return 0
 
@@ -109,10 +109,16 @@ cdef class Run:
         for n in range(self.count):
             parcel = &self.parcels[n]
             if is_of(parcel, which):
-                (<Front> parcel.front).put(self.answers.data + parcel.at, parcel.length)
+                try:
+                    (<Front> parcel.front).put(self.answers.data + parcel.at, parcel.length)
+                except MemoryError as error:
+                    (<Front> parcel.front).cut(error)
         for n in range(self.count):
             if is_of(&self.parcels[n], which) and not (<Front> self.parcels[n].front).flush_planned:
-                (<Front> self.parcels[n].front).flush()
+                try:
+                    (<Front> self.parcels[n].front).flush()
+                except MemoryError as error:
+                    (<Front> self.parcels[n].front).cut(error)
         return 0
 
     def replace(self, other, int which):

@@ -159,9 +159,11 @@ cdef class Sender:
             at = item_at(at, message)
             try:
                 end = self.store.stage(message, place.queue, None)
-            except PutRefused:
+            except BaseException as error:
                 self.store.take_back(mark, place.queue)
-                return -1
+                if isinstance(error, PutRefused):
+                    return -1
+                raise
             places[n] = message.physical_offset
             n += 1
         return end
@@ -188,10 +190,12 @@ cdef class Sender:
 
     cdef Run open_run(self):
         """The one that the turn holds last."""
+        cdef Run run
         if self.run is None or self.run.closed:
             self.runs += 1
-            self.run = Run(self.runs, self.clock.now_ms(), self.clock.monotonic_ms())
-            self.turn.join(self.run)
+            run = Run(self.runs, self.clock.now_ms(), self.clock.monotonic_ms())
+            self.turn.join(run)
+            self.run = run
         return self.run
 
     # ---- statistics ----

@@ -61,8 +61,8 @@ cdef class Turn:
 
     cdef int plan(self) except -1:
         if not self.planned:
-            self.planned = True
             self.plans.call_soon(self.end)
+            self.planned = True
         return 0
 
     cdef int close_run(self) except -1:
@@ -77,28 +77,32 @@ cdef class Turn:
         cdef Waiting waiting
         cdef list staged, following
         while self.preparing:
-            self.preparing.pop(0)()
+            alone(self.preparing.pop(0))
         self.planned = False
         self.close_run()
-        staged, self.staged = self.staged, []
-        following, self.following = self.following, []
+        try:
+            staged, self.staged, following, self.following = self.staged, [], self.following, []
+        except MemoryError:
+            self.plan()                       # it ends with the next one
+            raise
         if self.sync_flush and self.journal.has_promises:
             self.sync_journal()
         try:
             self.store.write()
-        except (OSError, StoreError) as error:
-            self.note_refused(error)
+        except (OSError, StoreError, MemoryError) as error:
             self.journal.cancel(self.store.written)
-            return refuse(staged, following, self.full(error))
+            refuse(staged, following, self.full(error))
+            return self.note_refused(error)
+        if self.sync_flush:
+            self.await_sync(staged, following)
+        else:
+            for waiting in staged:
+                waiting.let_go()
+            for _, then in following:
+                alone(then, True)
+            self.tell(staged)
         if self.refused_ms >= 0:
             self.note_stored()
-        if self.sync_flush:
-            return self.await_sync(staged, following)
-        for waiting in staged:
-            waiting.let_go()
-        for _, then in following:
-            then(True)
-        self.tell(staged)
 
     cdef int tell(self, list settled) except -1:
         """Readers may see what these speak of."""
@@ -130,7 +134,7 @@ cdef class Turn:
             settled.append(self.unsynced.popleft())
             (<Waiting> settled[-1]).let_go_late()
         while self.unsynced_following and self.unsynced_following[0][0] <= physical_offset:
-            self.unsynced_following.popleft()[1](True)
+            alone(self.unsynced_following.popleft()[1], True)
         if settled:
             self.tell(settled)
         self.note_settled()
@@ -140,7 +144,7 @@ cdef class Turn:
         while self.unsynced:
             (<Waiting> self.unsynced.popleft()).refuse_late(remark)
         while self.unsynced_following:
-            self.unsynced_following.popleft()[1](False)
+            alone(self.unsynced_following.popleft()[1], False)
         self.note_settled()
 
     def expire(self):
@@ -172,7 +176,7 @@ cdef class Turn:
     cdef int note_refused(self, error) except -1:
         """Say once that the disk refuses."""
         if self.refused_ms < 0:
-            log.error("messages are refused, nothing can be stored: %s", error)
+            log.error("messages are refused, nothing can be stored: %s", str(error) or "no memory")
         self.refused_ms = self.clock.monotonic_ms()
         return 0
 
@@ -190,4 +194,12 @@ cdef object refuse(list staged, list following, str remark):
     for waiting in staged:
         waiting.refuse(remark)
     for _, then in following:
-        then(False)
+        alone(then, False)
+
+
+def alone(callback, *arguments):
+    """A fault of one that waits for the turn is its own: the turn ends for all the others."""
+    try:
+        callback(*arguments)
+    except Exception:
+        log.exception("%r failed", callback)

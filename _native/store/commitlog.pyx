@@ -21,6 +21,8 @@ from firearrow._native.store.rolled import (
 )
 from firearrow._native.store.spare import Spare
 
+cdef bytes ZEROS = bytes(65536)
+
 cdef enum:
     STAGING_KEPT = 1 << 23                # a staging buffer that grew larger is given back after its turn; new pages cost much
 
@@ -238,7 +240,7 @@ cdef class CommitLog:
         if segment is None:
             try:
                 self.make_segment(physical_offset - physical_offset % self.segment_bytes)
-            except OSError:
+            except (OSError, MemoryError):
                 self.take_back(physical_offset)
                 raise
             segment = self.segment_at(physical_offset)
@@ -252,15 +254,16 @@ cdef class CommitLog:
             if self.segments and base != self.ends:
                 return 0
             segment = Segment(self.folder, base, self.segment_bytes)
-            segment.fd = self.spare.take(segment.path)
-            segment.open_file(True, True)
             try:
+                segment.fd = self.spare.take(segment.path)
+                segment.open_file(True, True)
                 os.fsync(segment.fd)
                 sync_folder(self.folder)
-            except OSError:
-                segment.discard()
+                self.segments.append(segment)
+            except BaseException:
+                if segment.fd >= 0:  # it is ours, and would stand in the way of the next attempt
+                    segment.discard()
                 raise
-            self.segments.append(segment)
         return 0
 
     cdef int take_back(self, int64_t failed_at) except -1:
@@ -270,7 +273,6 @@ cdef class CommitLog:
         """
         cdef Segment segment
         cdef int64_t at = self.written
-        cdef bytes zeros = bytes(65536)
         cdef int64_t piece
         cdef int status
         cdef int64_t until = self.staging_base + self.staging_bytes
@@ -279,9 +281,9 @@ cdef class CommitLog:
             segment = self.segment_at(at)
             if segment is None:
                 return 0
-            piece = min(until - at, <int64_t> 65536, segment.base + segment.size - at)
-            status = segment.write_at(at - segment.base, <const uint8_t *> <char *> zeros, piece)
-            if status < 0 and os.pread(segment.fd, piece, at - segment.base) != zeros[:piece]:
+            piece = min(until - at, <int64_t> len(ZEROS), segment.base + segment.size - at)
+            status = segment.write_at(at - segment.base, <const uint8_t *> <char *> ZEROS, piece)
+            if status < 0 and os.pread(segment.fd, piece, at - segment.base) != ZEROS[:piece]:
                 raise StoreDamaged(
                     f"{segment.path} took a part of a write and not its removal: free its disk and start again"
                 )

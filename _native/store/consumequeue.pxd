@@ -45,4 +45,5 @@ cdef class ConsumeQueue:
     cdef int load(self) except -1
     cdef int find_end(self) except -1
     cdef int64_t valid_entries(self, Segment file) except -1
+    cdef Segment ready(self, int64_t entry)
     cdef int make_room(self, Segment file, int64_t until) except -1

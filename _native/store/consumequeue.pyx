@@ -231,29 +231,14 @@ cdef class ConsumeQueue:
 
     cdef int promise(self) except -1:
         """Take the place `next_entry`, its disk block and its memory with it. OSError: the place is not taken."""
-        cdef Segment file = self.file_of(self.next_entry)
-        cdef int64_t until
-        if file is None:
-            file = <Segment> self.make_file(self.next_entry * ENTRY_BYTES)
-        until = (self.next_entry + 1) * ENTRY_BYTES - file.base
-        if until > file.reserved:
-            self.make_room(file, until)
-        self.ensure_mapped(file)
+        self.ready(self.next_entry)
         self.next_entry += 1
         return 0
 
     cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
         """Put the next entry; a promised one needs no disk block. OSError: the queue is as before."""
-        cdef Segment file = self.file_of(self.end_entry)
-        cdef int64_t position
-        cdef uint8_t *to
-        if file is None:
-            file = <Segment> self.make_file(self.end_entry * ENTRY_BYTES)
-        position = self.end_entry * ENTRY_BYTES - file.base
-        if position + ENTRY_BYTES > file.reserved:
-            self.make_room(file, position + ENTRY_BYTES)
-        self.ensure_mapped(file)
-        to = file.map + position
+        cdef Segment file = self.ready(self.end_entry)
+        cdef uint8_t *to = file.map + self.end_entry * ENTRY_BYTES - file.base
         put_i64(to, physical_offset)
         put_i64(to + ENTRY_AT_TAGS, tags_code)
         put_i32(to + ENTRY_AT_SIZE, size)
@@ -263,6 +248,16 @@ cdef class ConsumeQueue:
         self.max_physical = physical_offset + size
         self.dirty = True
         return 0
+
+    cdef Segment ready(self, int64_t entry):
+        """The file with the place of the next entry, its disk block and its memory. OSError."""
+        cdef Segment file = self.file_of(entry)
+        if file is None:
+            file = <Segment> self.make_file(entry * ENTRY_BYTES)
+        if (entry + 1) * ENTRY_BYTES - file.base > file.reserved:
+            self.make_room(file, (entry + 1) * ENTRY_BYTES - file.base)
+        self.ensure_mapped(file)
+        return file
 
     cdef int make_room(self, Segment file, int64_t until) except -1:
         cdef int status
@@ -278,7 +273,11 @@ cdef class ConsumeQueue:
         os.makedirs(self.folder, exist_ok=True)
         file.open_file(True, True)
         file.release_fd()
-        self.files.append(file)
+        try:
+            self.files.append(file)
+        except MemoryError:
+            file.discard()                    # it would stand in the way of the next attempt
+            raise
         self.named = True
         return file
 
@@ -384,12 +383,13 @@ cdef class ConsumeQueue:
         cdef Segment file
         cdef int status
         cdef int64_t end = self.end_entry
+        cdef list files = self.files[:] if self.dirty else None
         cdef bint named = self.named
         self.named = False
-        if not self.dirty:
+        if files is None:
             return named
         self.dirty = False
-        for file in self.files[:]:
+        for file in files:
             if file.base + file.size <= self.synced_entry * ENTRY_BYTES:
                 continue
             status = sync_file(file)

@@ -322,8 +322,9 @@ cdef class KeyIndex:
         cdef IndexFile file
         cdef int status
         if self.dirty:
+            files = self.files[:]
             self.dirty = False
-            for file in self.files[:]:
+            for file in files:
                 if file.dirty:
                     file.dirty = False
                     file.file.views += 1  # the mapping stays meanwhile

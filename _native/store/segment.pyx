@@ -2,7 +2,7 @@
 
 import os
 
-from libc.errno cimport EINTR, EIO, errno
+from libc.errno cimport EINTR, EIO, ENOMEM, errno
 from posix.fcntl cimport O_CLOEXEC, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, open as c_open, posix_fallocate
 from posix.mman cimport MAP_FAILED, MAP_SHARED, MS_SYNC, PROT_READ, PROT_WRITE, mmap, msync, munmap
 from posix.stat cimport fstat, struct_stat
@@ -330,6 +330,8 @@ cdef class Segment:
                 self.open_file(False, True)
             except OSError as failed:
                 return -failed.errno
+            except MemoryError:
+                return -ENOMEM
         return 0
 
     cdef int sync_data(self) noexcept nogil:
@@ -345,9 +347,14 @@ cdef class Segment:
 
     cdef int sync_closed(self) noexcept:
         """Bring what was written through a mapping that is given back to the disk; 0 or a negative errno."""
-        cdef bytes path = os.fsencode(self.path)
-        cdef const char *name = path
+        cdef bytes path
+        cdef const char *name
         cdef int status = -injected(CALL_SYNC)
+        try:
+            path = os.fsencode(self.path)
+        except MemoryError:
+            return -ENOMEM
+        name = path
         if status == 0:
             with nogil:
                 status = sync_path(name)

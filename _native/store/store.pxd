@@ -18,3 +18,4 @@ cdef class MessageStore(StoreCleaning):
     cdef int64_t newest_ms, staged_ms     # store time of the newest record that is written, that is staged
 
     cdef int64_t stage(self, Message *message, object queue, bytes topic) except -1
+    cpdef int64_t write(self) except -1

@@ -82,9 +82,9 @@ class MessageStore(StoreCleaning):
     def light_queues(self) -> int:
         """How many queues have a name with %LMQ% in front."""
     def write(self) -> int:
-        """One `pwrite` of all that is staged, then queue and index entries; returns the log's end. OSError: nothing
-        staged stays, every position is as before, nothing half-written is visible. StoreDamaged: the same, but a part
-        could not be taken back, and the store takes no more puts."""
+        """One `pwrite` of all that is staged, then queue and index entries; returns the log's end. OSError,
+        MemoryError: nothing staged stays, every position is as before, nothing half-written is visible.
+        StoreDamaged: the same, but a part could not be taken back, and the store takes no more puts."""
     def sync(self) -> int:
         """fdatasync the log up to what was written when called; returns that offset. Without the GIL; one other
         thread may call it."""

@@ -265,7 +265,7 @@ cdef class MessageStore(StoreCleaning):
         queue.next_entry -= self.dispatch.staged_count - staged
         self.dispatch.staged_count, self.dispatch.hashes_count, self.log.staging_bytes = staged, hashes, staging
 
-    def write(self):
+    cpdef int64_t write(self) except -1:
         """See store.pyi. A queue or index that fails behind the log's write stops the store: the next open rebuilds it."""
         if self.log.staging_bytes == 0:
             return self.log.written
@@ -275,7 +275,7 @@ cdef class MessageStore(StoreCleaning):
             raise OSError(errno.EIO, "the store has stopped taking messages", self.root)
         try:
             self.log.write()
-        except OSError:
+        except (OSError, MemoryError):
             self.dispatch.drop_staged()
             raise
         except StoreDamaged:

@@ -87,8 +87,8 @@ cdef class Conn:
         self.answers.append(frame)
         self.answer_bytes += len(frame)
         if not self.flush_planned:
-            self.flush_planned = True
             self.plans.call_soon(self.flush)
+            self.flush_planned = True
 
     def flush(self):
         self.flush_planned = False

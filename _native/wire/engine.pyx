@@ -156,8 +156,8 @@ cdef class Engine:
             if events & ~<uint32_t> EPOLLOUT and not wire.lost:
                 wire.receive()
         except Exception as error:
-            self.loop.call_exception_handler({"message": f"{wire.conn} failed", "exception": error})
             wire.lose(error)
+            self.loop.call_exception_handler({"message": f"{wire.conn} failed", "exception": error})
         return 0
 
 

@@ -54,3 +54,31 @@ def test_an_allocation_that_fails_leaves_nothing_behind(
         assert len(found) == taken == len(log_records(tmp_path))
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES, queue_file_bytes=2000) as store:
         assert bodies(store) == found
+
+
+def test_a_write_whose_allocation_fails_leaves_nothing_of_the_turn(tmp_path: Path) -> None:
+    failed = 0
+    taken: list[bytes] = []
+    with open_store(tmp_path, segment_bytes=SEGMENT_BYTES, queue_file_bytes=2000) as store:
+        for number in range(200):
+            staged = [
+                b"%d.%d." % (number, n) + bytes(9000) for n in range(6)
+            ]  # most turns go to a new segment
+            for body in staged:
+                put(store, body)
+            testcapi.set_nomemory(number % 50, number % 50 + 1)
+            try:
+                store.write()
+            except MemoryError:
+                testcapi.remove_mem_hooks()
+                failed += 1
+            testcapi.remove_mem_hooks()
+            assert store.staged_bytes == 0
+            if store.next_offset("T", 0) > len(taken):  # it came to its end, and only the answer to us failed
+                taken += staged
+            assert store.next_offset("T", 0) == len(taken)
+        assert failed > 5
+        assert bodies(store) == taken
+    assert len(log_records(tmp_path)) == len(taken)
+    with open_store(tmp_path, segment_bytes=SEGMENT_BYTES, queue_file_bytes=2000) as store:
+        assert bodies(store) == taken

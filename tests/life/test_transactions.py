@@ -358,14 +358,17 @@ def test_a_full_disk_that_refuses_the_message_leaves_it_open(room: Transacting) 
     assert room.bodies("T", 1) == [b"x"]
 
 
-def test_a_mark_that_finds_no_room_comes_later(room: Transacting, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fault", [PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk"), MemoryError()])
+def test_a_mark_that_finds_no_room_comes_later(
+    room: Transacting, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
     """The final message is staged, its mark is refused: it stays decided. A rollback is refused with its mark."""
     first, second = room.prepare(b"1"), room.prepare(b"2")
     put = room.appender.put
 
     def refuse(message: Message, **how: Any) -> Placed:  # noqa: ANN401
         if message.topic == OP:
-            raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk")
+            raise fault
         return put(message, **how)
 
     with monkeypatch.context() as patch:

@@ -26,17 +26,17 @@ class Loop:
     """`turn` runs what was asked for soon."""
 
     def __init__(self) -> None:
-        self._soon: list[Any] = []
+        self.soon: list[Any] = []
 
     def call_soon(self, callback: Any, *args: object) -> None:  # noqa: ANN401
-        self._soon.append((callback, args))
+        self.soon.append((callback, args))
 
     def time(self) -> float:
         return 1.0
 
     def turn(self) -> None:
-        while self._soon:
-            soon, self._soon = self._soon, []
+        while self.soon:
+            soon, self.soon = self.soon, []
             for callback, args in soon:
                 callback(*args)
 
@@ -52,6 +52,8 @@ class Transport:
 
     def close(self) -> None:
         self.closed = True
+
+    abort = close
 
     def write(self, data: bytes) -> None:
         self.writes.append(data)
@@ -74,6 +76,7 @@ class Line(Front):
         self.room.park(self, command)
 
     def lost(self, reason: Exception | None) -> None: ...
+    def broken(self, fault: str) -> None: ...
 
     def reply(self, answer: RemotingCommand) -> None:
         self.send(answer.encode())

@@ -88,10 +88,10 @@ class Marks:
         fresh, self._fresh = self._fresh, []
         waiting = [*owed, *fresh]
         while waiting:
-            text, count = self._text(waiting)
             try:
+                text, count = self._text(waiting)
                 self._write_one(text.encode(), waiting[:count], len(owed))
-            except PutRefused as refused:
+            except (PutRefused, MemoryError) as refused:
                 return self._refuse(waiting, refused)
             waiting, owed = waiting[count:], owed[count:]
 
@@ -125,7 +125,7 @@ class Marks:
             if mark.answer is not None:
                 self._turn.park(placed.end, (names.OP_HALF_TOPIC, 0), mark.peer, mark.answer)
 
-    def _refuse(self, marks: list[Mark], refused: PutRefused) -> None:
+    def _refuse(self, marks: list[Mark], refused: Exception) -> None:
         log.warning("%d decided transactions cannot be marked now: %s", len(marks), refused)
         self._owed.extend(mark for mark in marks if mark.bound)
         for mark in marks:
