@@ -47,6 +47,7 @@ cdef class Holds:
     cdef bint has_room(self, Py_ssize_t weight) except -1
     cdef int enter(self, Held held) except -1
     cdef int hear(self, tuple queue) except -1
-    cdef int finish(self, Held held) except -1
+    cdef int attend(self, Held held, bint is_news) except -1
     cdef int drop(self, Held held) except -1
+    cdef int part_with(self, Held held) except -1
     cdef int watch(self) except -1

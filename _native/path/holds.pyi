@@ -15,6 +15,7 @@ REQUEST_BYTES: int
 class Peer(Protocol):
     @property
     def closed(self) -> bool: ...
+    def close(self) -> None: ...
 
 def lightened(request: RemotingCommand) -> int:
     """About how many bytes the request takes while it waits, which it does without its body."""

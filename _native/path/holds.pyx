@@ -1,9 +1,13 @@
 """Holds: requests that wait for news or for their deadline (see holds.pxd)."""
 
+import logging
+
 from firearrow._native.wire.command import RemotingCommand
 
 cdef enum:
     TICK_MS = 100
+
+log = logging.getLogger("firearrow.holds")
 
 Queue = tuple[str, int]
 BYTES_MAX = 512 << 20
@@ -41,8 +45,12 @@ cdef int stand(dict index, key, Held held, int which) except -1:
 
 
 cdef int leave(dict index, Held held, int which) except -1:
-    """Out of its line, which goes when it is empty, but for a peer's: that goes when the peer does."""
-    cdef Line line = <Line> held.line[which]
+    """Out of its line if it stands in one. An empty line goes, but for a peer's: that goes when the peer does."""
+    cdef Line line
+    if held.line[which] is NULL:
+        return 0
+    line = <Line> held.line[which]
+    held.line[which] = NULL
     if held.before[which] is NULL:
         line.first = held.behind[which]
     else:
@@ -121,15 +129,19 @@ cdef class Holds:
     cdef int enter(self, Held held) except -1:
         if held.peer not in self.peers:
             held.peer.on_close(self.forget)
-        stand(self.queues, held.queue, held, OF_QUEUE)
-        stand(self.ticks, held.deadline_ms // TICK_MS, held, OF_TICK)
-        stand(self.peers, held.peer, held, OF_PEER)
-        self.waiting.add(held)
-        held.waits = True
-        self.bytes += held.weight
         if self.timer is None:
             self.ticked = self.clock.monotonic_ms() // TICK_MS
             self.watch()
+        self.waiting.add(held)                # owned before anything links to it
+        try:
+            stand(self.queues, held.queue, held, OF_QUEUE)
+            stand(self.ticks, held.deadline_ms // TICK_MS, held, OF_TICK)
+            stand(self.peers, held.peer, held, OF_PEER)
+        except BaseException:
+            self.part_with(held)
+            raise
+        held.waits = True
+        self.bytes += held.weight
         return 0
 
     # ---- what ends the wait ----
@@ -138,22 +150,23 @@ cdef class Holds:
         """It has messages that readers could not see before."""
         cdef Held held
         for held in standing(self.queues, queue, OF_QUEUE):
-            if held.waits and held.wants():
-                self.finish(held)
+            if held.waits:
+                self.attend(held, True)
         return 0
 
     def tick(self):
-        cdef int64_t now = self.clock.monotonic_ms() // TICK_MS
         cdef int64_t at
         cdef Held held
-        for at in range(self.ticked, now):
-            for held in standing(self.ticks, at, OF_TICK):
-                if held.waits:
-                    self.finish(held)
-        self.ticked = now
-        self.timer = None
-        if self.waiting:
-            self.watch()
+        try:
+            for at in range(self.ticked, self.clock.monotonic_ms() // TICK_MS):
+                for held in standing(self.ticks, at, OF_TICK):
+                    if held.waits:
+                        self.attend(held, False)
+                self.ticked = at + 1
+        finally:
+            self.timer = None
+            if self.waiting:
+                self.watch()
 
     def forget(self, peer):
         cdef Held held
@@ -166,20 +179,30 @@ cdef class Holds:
         for queue in list(self.queues):
             for held in standing(self.queues, queue, OF_QUEUE):
                 if held.waits:
-                    self.finish(held)
+                    self.attend(held, False)
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
-    cdef int finish(self, Held held) except -1:
-        self.drop(held)
-        if not held.peer.closed:
-            held.again()
+    cdef int attend(self, Held held, bint is_news) except -1:
+        """Answer it, for news only if it wants them. A fault of one ends its connection: the others come behind it."""
+        try:
+            if is_news and not held.wants():
+                return 0
+            self.drop(held)
+            if not held.peer.closed:
+                held.again()
+        except Exception:
+            held.peer.close()
+            log.exception("a request that waited for %s failed", held.queue)
         return 0
 
     cdef int drop(self, Held held) except -1:
         self.bytes -= held.weight
         held.waits = False
+        return self.part_with(held)
+
+    cdef int part_with(self, Held held) except -1:
         leave(self.queues, held, OF_QUEUE)
         leave(self.ticks, held, OF_TICK)
         leave(self.peers, held, OF_PEER)

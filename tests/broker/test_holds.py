@@ -1,7 +1,8 @@
 """Holds: a held pull runs exactly once more, on news that it wants, at its deadline, or never when its peer is gone."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import pytest
 
@@ -114,3 +115,67 @@ def test_stopping_answers_everybody(pulls: Pulls) -> None:
     pulls.holds.release_all()
     assert sorted(pulls.ran) == ["a", "b"]
     assert len(pulls.holds) == 0
+
+
+def fail() -> bool:
+    raise RuntimeError("a fault of one")
+
+
+@pytest.mark.parametrize("wants", [fail, lambda: True])
+def test_one_that_fails_ends_its_connection_and_the_others_are_heard(
+    pulls: Pulls, wants: Callable[[], bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = RecordedPeer()
+    pulls.holds.add(HeldCall(("T", 0), peer, 10**15, wants=wants, again=fail))
+    pulls.hold("behind it")
+    News(pulls.holds)({("T", 0)})
+    assert peer.closed
+    assert pulls.ran == ["behind it"]
+    assert len(pulls.holds) == 0
+    assert "a fault of one" in caplog.text
+
+
+def test_one_that_fails_at_its_deadline_does_not_stop_the_clock(
+    pulls: Pulls, loop: asyncio.AbstractEventLoop
+) -> None:
+    peer = RecordedPeer()
+    pulls.holds.add(
+        HeldCall(("T", 0), peer, pulls.clock.monotonic_ms() + 100, wants=lambda: True, again=fail)
+    )
+    pulls.hold("later", ms=300)
+    pulls.clock.advance(1000)
+    loop.run_until_complete(asyncio.sleep(0.3))
+    assert peer.closed
+    assert pulls.ran == ["later"]
+
+
+def test_every_allocation_of_a_hold_may_fail(loop: asyncio.AbstractEventLoop) -> None:
+    """Who is not held stands in no line, and news and the clock go on for all others."""
+    testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
+    clock = ManualClock()
+    pulls, names, failed = Pulls(Holds(loop, clock, 1000), clock), count(), 0
+    for number in range(60):
+        peer, other = RecordedPeer(), RecordedPeer()
+        before = len(pulls.holds)
+        held = HeldCall(
+            ("T", number % 3), peer, clock.monotonic_ms() + number, wants=lambda: True, again=lambda: None
+        )
+        testcapi.set_nomemory(number % 20, number % 20 + 1)
+        try:
+            pulls.holds.add(held)
+        except MemoryError:
+            testcapi.remove_mem_hooks()
+            failed += 1
+            assert len(pulls.holds) == before
+        testcapi.remove_mem_hooks()
+        del held
+        name = str(next(names))
+        pulls.hold(name, ("T", number % 3), other)
+        if number % 2:
+            peer.close()
+        News(pulls.holds)({("T", number % 3)})
+        assert pulls.ran[-1] == name
+        assert len(pulls.holds) == 0
+        clock.advance(100)
+        pulls.holds.tick()
+    assert failed > 3

@@ -173,3 +173,23 @@ def test_pops_of_a_turn_that_cannot_be_written_take_nothing(tmp_path: Path) -> N
     finally:
         heal()
     assert room.committed() == 2
+
+
+def test_one_that_fails_ends_its_connection_and_not_the_clock(
+    room: Waiting, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(final: bool) -> None:
+        raise RuntimeError(f"a fault of one, {final}")
+
+    first, second = RecordedPeer(), RecordedPeer()
+    now_ms = room.clock.now_ms()
+    room.holds.add(HeldPop(("T", "G", 0), first, now_ms + 1000, fail))
+    room.holds.add(HeldPop(("T", "G", 1), second, now_ms + 10_000, fail))
+    room.hold("later", 2, ms=3000)
+    room.holds.news({("T", 1)})
+    assert (first.closed, second.closed) == (False, True)
+    room.timers.run(5000)
+    assert first.closed
+    assert room.ran == ["later!"]
+    assert "a fault of one, False" in caplog.text
+    assert "a fault of one, True" in caplog.text

@@ -5,6 +5,7 @@ behind. Ordered three ways, as `path.holds` does: by place (news), by tick (dead
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.life.pop.receipts import retry_topic
 from firearrow.broker.peer import Peer
 from firearrow.broker.tables import names
+
+log = logging.getLogger("firearrow.pop")
 
 Place = tuple[str, str, int]
 """Topic, group and queue; queue -1 waits for all of them."""
@@ -138,9 +141,15 @@ class PopHolds:
         self._timer = self._loop.call_later(TICK_MS / 1000, self._tick) if self._count else None
 
     def _run(self, held: HeldPop, final: bool) -> None:
+        """A fault of one ends its connection: the others come behind it, and the clock goes on."""
         self._drop(held)
-        if not held.peer.closed:
+        if held.peer.closed:
+            return
+        try:
             held.again(final)
+        except Exception:
+            held.peer.close()
+            log.exception("a pop that waited for %s failed", held.place)
 
     def _enter(self, place: Place) -> None:
         topic, group, _ = place
