@@ -10,7 +10,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.frames import BATCH, TOPIC, properties, send_frame
 from bench.loops import Loops, StoreParts, loops
-from firearrow._native.store.hash import java_hash
+from firearrow._native.store.hash import CRC_WAYS, java_hash
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 
@@ -82,11 +82,12 @@ def test_record_check(benchmark: BenchmarkFixture, native: Loops, body_bytes: in
     assert benchmark(native.check, record, TIMES) == TIMES
 
 
+@pytest.mark.parametrize("way", range(CRC_WAYS))
 @pytest.mark.parametrize("body_bytes", [128, 1024, 4096])
-def test_crc(benchmark: BenchmarkFixture, native: Loops, body_bytes: int) -> None:
+def test_crc(benchmark: BenchmarkFixture, native: Loops, body_bytes: int, way: int) -> None:
     counted(benchmark)
     body = bytes(range(128)) * (body_bytes // 128)
-    assert benchmark(native.crc, body, TIMES) == zlib.crc32(body) & 0x7FFFFFFF
+    assert benchmark(native.crc, body, way, TIMES) == zlib.crc32(body) & 0x7FFFFFFF
 
 
 @BODIES

@@ -10,6 +10,7 @@ cdef extern from "crc32.h" nogil:
     void fa_crc_prepare() noexcept
 
 cdef int32_t body_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil
+cdef int32_t body_crc_by(int way, const uint8_t *at, Py_ssize_t length) noexcept nogil
 cdef uint32_t whole_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil
 cdef int32_t java_hash_more(int32_t hash, const uint8_t *at, Py_ssize_t length) noexcept nogil
 cdef int32_t index_hash(int32_t java_hash) noexcept nogil

@@ -10,6 +10,10 @@ cdef int32_t body_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     return <int32_t> (fa_crc32(at, length) & 0x7FFFFFFF)
 
 
+cdef int32_t body_crc_by(int way, const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    return <int32_t> (fa_crc32_by(way, at, length) & 0x7FFFFFFF)
+
+
 cdef uint32_t whole_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     return fa_crc32(at, length)
 
@@ -62,7 +66,7 @@ def crc32(data not None, way=None):
     cdef int by = fa_crc_best if way is None else way
     if not 0 <= by <= fa_crc_best:
         raise ValueError(f"way {by}: this processor has {CRC_WAYS}, from 0")
-    return fa_crc32_by(by, &view[0], view.shape[0]) & 0x7FFFFFFF if view.shape[0] else 0
+    return body_crc_by(by, &view[0], view.shape[0]) if view.shape[0] else 0
 
 
 def java_hash(str text not None):

@@ -12,7 +12,7 @@ from firearrow._native.store.bytes cimport get_i32
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.fetch cimport Picked, Scan, copy_picked, pick
-from firearrow._native.store.hash cimport body_crc
+from firearrow._native.store.hash cimport body_crc, body_crc_by
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.reading cimport StoreReading
 from firearrow._native.store.record cimport Message, RecordView, Text, check_record, encode_record, record_bytes
@@ -91,14 +91,14 @@ def check(bytes record, int64_t times):
     return states
 
 
-def crc(bytes body, int64_t times):
+def crc(bytes body, int way, int64_t times):
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(body)
     cdef Py_ssize_t length = len(body)
     cdef int32_t found = 0
     cdef int64_t n
     with nogil:
         for n in range(times):
-            found = body_crc(at, length)
+            found = body_crc_by(way, at, length)
     return found
 
 
