@@ -6,9 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin import Admin
-from firearrow.client.errors import BrokerError, ClientError, NoRoute
+from firearrow.client.errors import BrokerError, ClientError
 from firearrow.client.message import Message, MessageQueue
 from firearrow.client.operations import DISCARDED, MessageTrack, Operations, RequestMode, Track
 from firearrow.client.options import (
@@ -23,7 +22,7 @@ from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.sending.transactions import TransactionState
 from tests.client.conftest import unique
-from tests.client.waiting import wait_until
+from tests.client.waiting import found_later, wait_until
 from tests.interop.peers import BROKER, CLUSTER
 
 FROM_FIRST = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
@@ -146,25 +145,14 @@ async def test_a_half_message_that_was_given_up_is_asked_about_anew(
         try:
             async with producer.transaction(Message(topic, b"x")) as transaction:
                 transaction.leave_unknown()
-            discarded = await found_later(admin, DISCARDED, transaction.id)
+            discarded = await found_later(admin, DISCARDED, transaction.id, topic_comes=True)
             known.set()
             await Operations(admin).resume_check(topic, discarded.offset_message_id)
-            assert (await found_later(admin, topic, transaction.id)).body == b"x"
+            assert (await found_later(admin, topic, transaction.id, topic_comes=True)).body == b"x"
         finally:
             await admin.update_broker_config(BROKER, {"transactionCheckMax": checks})
         with pytest.raises(ClientError):
             await Operations(admin).resume_check(topic, "nonsense")
-
-
-async def found_later(admin: Admin, topic: str, unique_id: str) -> ReceivedMessage:
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                return await admin.message_by_unique_id(topic, unique_id)
-            except ClientError as error:
-                if not isinstance(error, NoRoute) and error.code != ResponseCode.NO_MESSAGE:
-                    raise
-                await asyncio.sleep(0.05)
 
 
 async def test_progress_is_copied_to_another_group(name_server: str, topics: Callable[..., str]) -> None:

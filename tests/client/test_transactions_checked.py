@@ -7,10 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin import Admin
 from firearrow.client.errors import (
-    ClientError,
     ConfigError,
 )
 from firearrow.client.message import Message
@@ -20,7 +18,7 @@ from firearrow.client.sending.transactions import (
     TransactionState,
 )
 from tests.client.conftest import unique
-from tests.client.waiting import wait_until
+from tests.client.waiting import found_later, wait_until
 
 COMMIT, ROLLBACK = TransactionState.COMMIT, TransactionState.ROLLBACK
 
@@ -45,17 +43,6 @@ async def until_visible(admin: Admin, topic: str, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def indexed(admin: Admin, topic: str, unique_id: str) -> ReceivedMessage:
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                return await admin.message_by_unique_id(topic, unique_id)
-            except ClientError as error:
-                if error.code != ResponseCode.NO_MESSAGE:
-                    raise
-                await asyncio.sleep(0.02)
-
-
 async def test_only_what_is_committed_is_seen(name_server: str, topic: str) -> None:
     async with (
         Producer(unique("tx"), name_server=name_server, checker=never_asked) as producer,
@@ -71,7 +58,7 @@ async def test_only_what_is_committed_is_seen(name_server: str, topic: str) -> N
         )
         assert result.state is COMMIT
         await until_visible(admin, topic, 2)
-        found = await indexed(admin, topic, kept.id)
+        found = await found_later(admin, topic, kept.id)
         assert (found.body, found.transaction_id, found.keys) == (b"yes", kept.id, ("order-1",))
         assert found.get_property("TRAN_MSG") == "true"
 

@@ -7,27 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow._native.wire.command import RemotingCommand
-from tests.path.room import Line, Room, plain
+from firearrow._native.wire.codes import ResponseCode
+from tests.path.room import Line, Room, batch, plain
 from tests.store.stores import bodies, item, properties_of
 
 testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
 FAILURES = 100
 ITEMS = 5
-FIELDS = ("P", "T", "TBW102", "4", "1", "0", "1", "0", "", "0", "false", "true")
 
 
-def batch(opaque: int) -> bytes:
+def five(opaque: int) -> bytes:
     items = [
         item(b"%d.%d" % (opaque, n), properties_of(UNIQ_KEY=f"{opaque * ITEMS + n:032X}"))
         for n in range(ITEMS)
     ]
-    command = RemotingCommand.request(
-        RequestCode.SEND_BATCH_MESSAGE, dict(zip("abcdefghijkm", FIELDS, strict=True)), b"".join(items)
-    )
-    command.opaque = opaque
-    return command.encode()
+    return batch(opaque, b"".join(items), queue_id=1)
 
 
 class Shaken:
@@ -39,7 +33,7 @@ class Shaken:
         self.sync_flush = sync_flush
         self.failed = 0
         line = Line(self.room)
-        line.feed(plain(next(self.opaques)), batch(next(self.opaques)))
+        line.feed(plain(next(self.opaques)), five(next(self.opaques)))
         self.turn()
 
     def failing(self, number: int, work: Callable[..., object], *arguments: object) -> bool:
@@ -84,7 +78,7 @@ def test_a_request_whose_allocation_fails_ends_its_connection_alone(tmp_path: Pa
     for number in range(FAILURES):
         line, other = Line(shaken.room), Line(shaken.room)
         opaques = [next(shaken.opaques) for _ in range(4)]
-        frames = [plain(opaques[0]), batch(opaques[1]), plain(opaques[2]), batch(opaques[3])]
+        frames = [plain(opaques[0]), five(opaques[1]), plain(opaques[2]), five(opaques[3])]
         alone = next(shaken.opaques)
         other.feed(plain(alone))
         if not shaken.failing(number, line.feed, *frames):
@@ -102,7 +96,7 @@ def test_a_turn_whose_allocation_fails_answers_all_or_closes(tmp_path: Path) -> 
     for number in range(FAILURES // 2):
         lines, opaques = [Line(shaken.room) for _ in range(3)], [next(shaken.opaques) for _ in range(3)]
         for line, opaque in zip(lines, opaques, strict=True):
-            line.feed(plain(opaque), batch(opaque))
+            line.feed(plain(opaque), five(opaque))
         shaken.failing_turn(number)
         for line, opaque in zip(lines, opaques, strict=True):
             assert [asked for asked, _ in line.answers()] == [opaque] * 2 or line.wire.closed, number
@@ -117,7 +111,7 @@ def test_a_synced_turn_whose_allocation_fails_leaves_the_next_ones_alone(tmp_pat
     shaken = Shaken(tmp_path, sync_flush=True)
     for number in range(FAILURES // 2):
         line = Line(shaken.room)
-        line.feed(plain(next(shaken.opaques)), batch(next(shaken.opaques)))
+        line.feed(plain(next(shaken.opaques)), five(next(shaken.opaques)))
         shaken.failing_turn(number)
         assert shaken.is_served(), number
     assert shaken.failed > 1

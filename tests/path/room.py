@@ -136,15 +136,21 @@ def plain(
     opaque: int, *, topic: str = "T", queue_id: int = 0, oneway: bool = False, **properties: str
 ) -> bytes:
     pairs = {"UNIQ_KEY": f"{opaque:032X}"} | properties
-    ext = dict(
-        zip(
-            "abcdefghijkm",
-            ("P", topic, "TBW102", "4", str(queue_id), "0", "1", "0", "", "0", "false", "false"),
-            strict=True,
-        )
-    )
-    ext["i"] = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items())
-    command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, ext, b"body", oneway=oneway)
+    text = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items())
+    return _send(RequestCode.SEND_MESSAGE_V2, opaque, topic, queue_id, b"body", text=text, oneway=oneway)
+
+
+def batch(opaque: int, items: bytes, *, queue_id: int) -> bytes:
+    return _send(RequestCode.SEND_BATCH_MESSAGE, opaque, "T", queue_id, items)
+
+
+def _send(
+    code: int, opaque: int, topic: str, queue_id: int, body: bytes, *, text: str = "", oneway: bool = False
+) -> bytes:
+    many = str(code == RequestCode.SEND_BATCH_MESSAGE).lower()
+    fields = ("P", topic, "TBW102", "4", str(queue_id), "0", "1", "0", text, "0", "false", many)
+    ext = dict(zip("abcdefghijkm", fields, strict=True))
+    command = RemotingCommand.request(code, ext, body, oneway=oneway)
     command.opaque = opaque
     return command.encode()
 
