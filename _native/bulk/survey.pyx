@@ -1,6 +1,6 @@
 """Survey: the records of a range of the log, looked at once (see survey.pxd)."""
 
-from libc.stdlib cimport free, realloc
+from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr, memcmp, memset
 
 from firearrow._native.bulk.faults cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
@@ -14,6 +14,7 @@ from firearrow._native.store.layout cimport (
 from firearrow._native.store.record cimport (
     RECORD_BAD_MAGIC, RECORD_BAD_SIZE, RECORD_BLANK, RECORD_CUT, RECORD_OK, check_record, scan_properties,
 )
+from firearrow._native.store.vector cimport grown
 
 from collections import namedtuple
 
@@ -36,17 +37,6 @@ TORN = {
     RECORD_BAD_SIZE: "its lengths do not add up",
 }
 APACHE_DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-
-
-cdef void *grown(void *rows, Py_ssize_t *room, Py_ssize_t count, size_t size) except NULL:
-    cdef void *larger
-    if count < room[0]:
-        return rows
-    larger = realloc(rows, (room[0] * 2 + 16) * size)
-    if larger is NULL:
-        raise MemoryError()
-    room[0] = room[0] * 2 + 16
-    return larger
 
 
 cdef inline bint begins(const uint8_t *at, Py_ssize_t length, const char *prefix, Py_ssize_t prefix_length) noexcept nogil:
@@ -98,9 +88,9 @@ cdef class Survey:
     def __dealloc__(self):
         cdef Py_ssize_t n
         for n in range(self.queues_room):
-            free(self.known[n].rows)
-        free(self.known)
-        free(self.keys)
+            PyMem_Free(self.known[n].rows)
+        PyMem_Free(self.known)
+        PyMem_Free(self.keys)
 
     def walk(self, window not None, int64_t start, int64_t stop, *, int64_t base):
         cdef const uint8_t[::1] held = memoryview(window).cast("B")

@@ -41,7 +41,7 @@ cdef class Sender:
     cdef bint complete(self, Completed *done) except -1
     cdef int put(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, Completed *done) except -1
     cdef int put_batch(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, const Completed *done) except -1
-    cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t *places) except? -1
+    cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t total, int64_t *places) except? -1
     cdef int answer(self, Front front, const Frame *frame, const SendFields *fields, const Completed *done, Place place, int64_t queue_offset, const int64_t *places, int count) except -1
     cdef int note(self, Topic topic, Place place, int64_t messages, int64_t end, int64_t size) except -1
     cdef Run open_run(self)

@@ -139,22 +139,21 @@ cdef class Sender:
             return NOT_MINE
         place = topic.place(self.store, message.queue_id)
         first = place.queue.next_entry
-        end = self.stage_items(frame, place, message, places)
+        end = self.stage_items(frame, place, message, total, places)
         if end < 0:
             return NOT_MINE
         self.note(topic, place, count, end, end - places[0])
         self.answer(front, frame, fields, done, place, first, places, count)
         return TAKEN
 
-    cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t *places) except? -1:
+    cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t total, int64_t *places) except? -1:
         """Stage all of them, or none: -1. The end of the log behind them."""
         cdef const uint8_t *at = frame.body
         cdef const uint8_t *stop = at + frame.body_bytes
         cdef int n = 0
         cdef int64_t end = -1
-        cdef int count = 0
-        self.store.log.keep_together(items_bytes(frame.body, frame.body_bytes, message, &count))
-        mark = self.store.dispatch.staged_count, self.store.dispatch.hashes_count, self.store.log.staging_bytes
+        self.store.log.keep_together(total)
+        mark = self.store.dispatch.staged_count, self.store.dispatch.hashes.count, self.store.log.staging_bytes
         while at < stop:
             at = item_at(at, message)
             try:

@@ -32,6 +32,7 @@ cdef class CommitLog:
     cdef int64_t staging_room
     cdef int64_t staging_bytes
     cdef int64_t staging_base             # physical offset of the first staged byte
+    cdef int64_t segment_end              # of the segment where the last record was staged: a division for each costs
     cdef readonly int64_t written
     cdef readonly int64_t flushed
     cdef int64_t zeros_ahead              # how many bytes of zeros are written at once behind the end; 0: none
@@ -43,7 +44,6 @@ cdef class CommitLog:
     cdef Segment segment_at(self, int64_t physical_offset)
     cdef const uint8_t *bytes_at(self, int64_t physical_offset, int64_t *available) except? NULL
     cdef int64_t staged_end(self) noexcept
-    cdef int64_t next_place(self, int64_t size) noexcept
     cdef int keep_together(self, int64_t size) except -1
     cdef int fill(self, int64_t end, int64_t left) except -1
     cdef uint8_t *place(self, int64_t size, int64_t *physical_offset) except NULL

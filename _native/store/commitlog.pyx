@@ -169,18 +169,13 @@ cdef class CommitLog:
     cdef int64_t staged_end(self) noexcept:
         return self.staging_base + self.staging_bytes if self.staging_bytes else self.written
 
-    cdef int64_t next_place(self, int64_t size) noexcept:
-        """Where `place` would put a record of that size."""
-        cdef int64_t end = self.staged_end()
-        cdef int64_t left = self.segment_bytes - end % self.segment_bytes
-        return end + left if size + RECORD_END_BYTES > left else end
-
     cdef int keep_together(self, int64_t size) except -1:
         """Go to the next segment now if so many bytes do not fit in this one."""
         cdef int64_t end = self.staged_end()
-        cdef int64_t left = self.segment_bytes - end % self.segment_bytes
-        if size + RECORD_END_BYTES > left:
-            self.fill(end, left)
+        if not self.segment_end - self.segment_bytes <= end < self.segment_end:
+            self.segment_end = end - end % self.segment_bytes + self.segment_bytes
+        if size + RECORD_END_BYTES > self.segment_end - end:
+            self.fill(end, self.segment_end - end)
         return 0
 
     cdef int fill(self, int64_t end, int64_t left) except -1:

@@ -114,8 +114,12 @@ cdef class ConsumeQueue:
 
     cdef Segment file_of(self, int64_t entry):
         cdef int64_t n
+        cdef Segment last
         if not self.files or entry < 0:
             return None
+        last = <Segment> self.files[-1]
+        if 0 <= entry * ENTRY_BYTES - last.base < last.size:  # what is appended, and most of what is read
+            return last
         n = (entry * ENTRY_BYTES - (<Segment> self.files[0]).base) // self.file_bytes
         if entry * ENTRY_BYTES < (<Segment> self.files[0]).base or n >= len(self.files):
             return None

@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.comparison cimport Comparison
 from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.keyhashes cimport KeyHashes
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.record cimport Properties, RecordView, Text
@@ -38,8 +39,7 @@ cdef class Dispatch:
     cdef readonly int64_t forgotten        # how many topics' queues were deleted: who keeps a queue looks it up again
     cdef Staged *staged
     cdef Py_ssize_t staged_count, staged_room
-    cdef int32_t *hashes
-    cdef Py_ssize_t hashes_count, hashes_room
+    cdef KeyHashes hashes                  # of what is staged
     cdef Unconfirmed *unconfirmed
     cdef Py_ssize_t unconfirmed_from, unconfirmed_count, unconfirmed_room
 
@@ -54,11 +54,9 @@ cdef class Dispatch:
     ) except -1
     cdef ConsumeQueue queue_named(self, const Text *topic, int32_t queue_id)
     cdef void lost(self, int64_t length) noexcept
-    cdef int take_hashes(self, const Text *topic, const Properties *properties) except -1
     cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size, Py_ssize_t hashes_before) except -1
     cdef int wait(self, void *queue, int64_t end) except -1
     cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1
-    cdef int add_hash(self, int32_t key_hash) except -1
     cdef int64_t tags_code_of(self, const Text *topic, const Properties *properties, int64_t store_time) noexcept
 
 cdef list multi_entries(const Properties *properties)

@@ -4,16 +4,18 @@ import os
 from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from libc.string cimport memchr, memcmp, memmove
+from cpython.mem cimport PyMem_Free
+from libc.string cimport memcmp, memmove
 
 from firearrow._native.store.comparison cimport Comparison, is_possible, points_to
 from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.hash cimport index_hash, java_hash_more
+from firearrow._native.store.hash cimport java_hash_more
+from firearrow._native.store.keyhashes cimport KeyHashes
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.layout cimport ENTRY_BYTES, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
 from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
+from firearrow._native.store.vector cimport grown
 
 from firearrow._native.store.abreast import abreast
 from firearrow._native.store.names import make_folder, sync_folder
@@ -33,17 +35,6 @@ cdef enum:
 def is_file_name(bytes name not None):
     """Whether a topic may be a folder's name: what a record says is not believed."""
     return 0 < len(name) <= 255 and b"/" not in name and b"\0" not in name and name not in (b".", b"..")
-
-
-cdef void *grown(void *old, Py_ssize_t *room, Py_ssize_t count, size_t item) except NULL:
-    cdef void *larger
-    if count < room[0]:
-        return old
-    larger = PyMem_Realloc(old, max(2 * room[0], 64) * item)
-    if larger is NULL:
-        raise MemoryError()
-    room[0] = max(2 * room[0], 64)
-    return larger
 
 
 def multi_names(bytes names not None, bytes entries not None):
@@ -82,12 +73,12 @@ cdef class Dispatch:
         self.delay_levels_ms = tuple(delay_levels_ms)
         self.lmq = lmq
         self.queues = {}
+        self.hashes = KeyHashes.__new__(KeyHashes)
         self.mappings = Mappings()
         self.strays = Strays()
 
     def __dealloc__(self):
         PyMem_Free(self.staged)
-        PyMem_Free(self.hashes)
         PyMem_Free(self.unconfirmed)
 
     def load(self, mending not None):
@@ -132,17 +123,18 @@ cdef class Dispatch:
         int64_t store_time,
     ) except -1:
         """Plan one record's entry and keys; `queue` None: keys only. OSError: nothing was planned."""
-        cdef Py_ssize_t before = self.hashes_count
+        cdef KeyHashes hashes = self.hashes
+        cdef Py_ssize_t before = hashes.count
         cdef Staged *plan
         self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
         try:
             if self.index is not None:
-                self.take_hashes(topic, properties)
-                self.index.make_room(self.hashes_count, self.hashes + before, self.hashes_count - before)
+                hashes.take(topic, properties)
+                self.index.make_room(hashes.count, hashes.at + before, hashes.count - before)
             if queue is not None:
                 queue.promise()
         except BaseException:
-            self.hashes_count = before
+            hashes.count = before
             raise
         plan = &self.staged[self.staged_count]
         plan.queue = <void *> queue if queue is not None else NULL
@@ -150,7 +142,7 @@ cdef class Dispatch:
         plan.size = size
         plan.store_time = store_time
         plan.tags_code = self.tags_code_of(topic, properties, store_time)
-        plan.hashes = <int32_t> (self.hashes_count - before)
+        plan.hashes = <int32_t> (hashes.count - before)
         self.staged_count += 1
         if self.lmq and properties.multi_offsets.length and queue is not None and allows_multi(topic):
             self.stage_multi(properties, physical_offset, size, before)
@@ -180,7 +172,7 @@ cdef class Dispatch:
             while self.staged_count > first:
                 self.staged_count -= 1
                 (<ConsumeQueue> self.staged[self.staged_count].queue).next_entry -= 1
-            self.hashes_count = hashes_before
+            self.hashes.count = hashes_before
             raise
         return 0
 
@@ -198,9 +190,9 @@ cdef class Dispatch:
                 else:
                     self.wait(plan.queue, plan.physical_offset + plan.size)
             for left in range(plan.hashes):
-                self.index.put(self.hashes[key], plan.physical_offset, plan.store_time)
+                self.index.put(self.hashes.at[key], plan.physical_offset, plan.store_time)
                 key += 1
-        self.staged_count = self.hashes_count = 0
+        self.staged_count = self.hashes.count = 0
         return 0
 
     cdef int wait(self, void *queue, int64_t end) except -1:
@@ -224,7 +216,7 @@ cdef class Dispatch:
             if self.staged[n].queue is not NULL:
                 queue = <ConsumeQueue> self.staged[n].queue
                 queue.next_entry = queue.end_entry
-        self.staged_count = self.hashes_count = 0
+        self.staged_count = self.hashes.count = 0
 
     cdef int confirm(self, int64_t physical_offset) noexcept:
         """Entries whose record ends at or below this may be read."""
@@ -302,11 +294,11 @@ cdef class Dispatch:
             if self.lmq and properties.multi_offsets.length and allows_multi(&view.topic):
                 self.restore_multi(view, &properties, tags_code)
         if self.index is not None and transaction != SYS_ROLLBACK and view.physical_offset > indexed:
-            self.hashes_count = 0
-            self.take_hashes(&view.topic, &properties)
-            for n in range(self.hashes_count):
-                self.index.put(self.hashes[n], view.physical_offset, view.store_time)
-            self.hashes_count = 0
+            self.hashes.count = 0
+            self.hashes.take(&view.topic, &properties)
+            for n in range(self.hashes.count):
+                self.index.put(self.hashes.at[n], view.physical_offset, view.store_time)
+            self.hashes.count = 0
         return 0
 
     cdef ConsumeQueue queue_named(self, const Text *topic, int32_t queue_id):
@@ -372,29 +364,3 @@ cdef class Dispatch:
                 level = min(level, <int64_t> len(self.delay_levels_ms))
                 return store_time + (<int64_t> self.delay_levels_ms[level - 1] if level > 0 else 1000)
         return java_hash_more(0, properties.tags.at, properties.tags.length)
-
-    cdef int take_hashes(self, const Text *topic, const Properties *properties) except -1:
-        """Hashes of `topic#key`: the unique key, each key, and `topic#T#tag`."""
-        cdef int32_t of_topic = java_hash_more(java_hash_more(0, topic.at, topic.length), b"#", 1)
-        cdef const uint8_t *at = properties.keys.at
-        cdef const uint8_t *end = at + properties.keys.length
-        cdef const uint8_t *stop
-        if properties.unique_key.length:
-            self.add_hash(java_hash_more(of_topic, properties.unique_key.at, properties.unique_key.length))
-        while properties.keys.length and at < end:
-            stop = <const uint8_t *> memchr(at, 32, end - at)
-            if stop is NULL:
-                stop = end
-            if stop > at:
-                self.add_hash(java_hash_more(of_topic, at, stop - at))
-            at = stop + 1
-        if properties.tags.length:
-            of_topic = java_hash_more(of_topic, b"T#", 2)
-            self.add_hash(java_hash_more(of_topic, properties.tags.at, properties.tags.length))
-        return 0
-
-    cdef int add_hash(self, int32_t key_hash) except -1:
-        self.hashes = <int32_t *> grown(self.hashes, &self.hashes_room, self.hashes_count, sizeof(int32_t))
-        self.hashes[self.hashes_count] = index_hash(key_hash)
-        self.hashes_count += 1
-        return 0

@@ -1,6 +1,16 @@
 """CRC-32 as records hold it, Java's String.hashCode over UTF-8, and the index's key hash."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #define FA_P4 923521U           /* 31 to the fourth */
+    #define FA_P8 (FA_P4 * FA_P4)
+    #define FA_NOT_ASCII 0x8080808080808080ULL
+    """
+    const unsigned int P4 "FA_P4", P8 "FA_P8"
+    const uint64_t NOT_ASCII "FA_NOT_ASCII"
 
 fa_crc_prepare()
 CRC_WAYS = fa_crc_best + 1
@@ -18,15 +28,29 @@ cdef uint32_t whole_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     return fa_crc32(at, length)
 
 
+cdef inline unsigned int polynomial(uint64_t eight) noexcept nogil:
+    """Of eight ASCII bytes, the first one lowest: pairs in 16-bit lanes, fours in 32-bit ones, none of which runs over."""
+    eight = (eight & 0x00FF00FF00FF00FFULL) * 31 + (eight >> 8 & 0x00FF00FF00FF00FFULL)
+    eight = (eight & 0x0000FFFF0000FFFFULL) * 961 + (eight >> 16 & 0x0000FFFF0000FFFFULL)
+    return <unsigned int> eight * P4 + <unsigned int> (eight >> 32)
+
+
 cdef int32_t java_hash_more(int32_t hash, const uint8_t *at, Py_ssize_t length) noexcept nogil:
     """Go on hashing the UTF-16 units of UTF-8 text. A broken sequence counts as Java's replacement character."""
     cdef const uint8_t *end = at + length
     cdef unsigned int value = <unsigned int> hash
     cdef unsigned int point
+    cdef uint64_t eight
     cdef int more
     while at < end:
+        while end - at >= 8:
+            memcpy(&eight, at, 8)
+            if eight & NOT_ASCII:
+                break
+            value = value * P8 + polynomial(eight)
+            at += 8
         while end - at >= 4 and (at[0] | at[1] | at[2] | at[3]) < 0x80:
-            value = value * 923521 + (at[0] * 29791 + at[1] * 961 + at[2] * 31 + at[3])  # 31 to the fourth, four at once
+            value = value * P4 + (at[0] * 29791 + at[1] * 961 + at[2] * 31 + at[3])
             at += 4
         if at == end:
             break

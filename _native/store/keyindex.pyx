@@ -4,6 +4,8 @@ import datetime
 import os
 import re
 
+from libc.stdint cimport uint32_t
+
 from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
 from firearrow._native.store.segment cimport Segment
@@ -45,7 +47,7 @@ cdef class IndexFile:
         return self.file.map + INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES + number * INDEX_ENTRY_BYTES
 
     cdef uint8_t *slot(self, int32_t key_hash) noexcept:
-        return self.file.map + INDEX_HEADER_BYTES + key_hash % self.slots * INDEX_SLOT_BYTES
+        return self.file.map + INDEX_HEADER_BYTES + <uint32_t> key_hash % <uint32_t> self.slots * <int64_t> INDEX_SLOT_BYTES
 
     def make(self):
         """Create the file with its slots reserved. OSError."""

@@ -200,7 +200,7 @@ cdef class MessageStore(StoreCleaning):
         self.check_fits(total)
         self.log.keep_together(total)
         queue = self.dispatch.queue_of(name, <int32_t> queue_id, True)
-        mark = self.dispatch.staged_count, self.dispatch.hashes_count, self.log.staging_bytes
+        mark = self.dispatch.staged_count, self.dispatch.hashes.count, self.log.staging_bytes
         places = []
         for flag, body, properties in parts:
             message.flag, message.body, message.properties = flag, text_of(body), text_of(properties)
@@ -216,10 +216,9 @@ cdef class MessageStore(StoreCleaning):
     cdef int64_t stage(self, Message *message, object queue, bytes topic) except -1:
         """Promise the places, encode the record into the staging; the physical offset behind it."""
         cdef Properties properties
-        cdef int64_t size = record_bytes(message), physical = self.log.next_place(size), staged = self.log.staging_bytes
+        cdef int64_t size = record_bytes(message), physical = 0, staged = self.log.staging_bytes
         cdef uint8_t *to
         message.queue_offset = (<ConsumeQueue> queue).next_entry if queue is not None else 0
-        message.physical_offset = physical
         message.crc = body_crc(message.body.at, message.body.length)
         scan_properties(&message.properties, &properties)
         try:
@@ -230,6 +229,7 @@ cdef class MessageStore(StoreCleaning):
             if isinstance(error, OSError):
                 raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk") from None
             raise
+        message.physical_offset = physical
         encode_record(message, size, to)
         self.staged_ms = max(self.staged_ms, message.store_time)
         return physical + size
@@ -263,7 +263,7 @@ cdef class MessageStore(StoreCleaning):
         """A batch that failed half way leaves nothing staged."""
         staged, hashes, staging = mark
         queue.next_entry -= self.dispatch.staged_count - staged
-        self.dispatch.staged_count, self.dispatch.hashes_count, self.log.staging_bytes = staged, hashes, staging
+        self.dispatch.staged_count, self.dispatch.hashes.count, self.log.staging_bytes = staged, hashes, staging
 
     cpdef int64_t write(self) except -1:
         """See store.pyi. A queue or index that fails behind the log's write stops the store: the next open rebuilds it."""
