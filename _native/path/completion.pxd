@@ -5,7 +5,7 @@
 
 from libc.stdint cimport uint8_t
 
-from firearrow._native.store.record cimport Text
+from firearrow._native.store.record cimport Properties, Text
 from firearrow._native.wire.json cimport Span
 
 cdef enum:
@@ -16,7 +16,7 @@ cdef enum:
 
 cdef struct Completed:
     Text text                     # in `room`
-    Text unique_key               # in `room`; length 0 where absent
+    Properties found              # of it, as the store finds them
     bint waits                    # for the disk (the property WAIT)
 
 cdef bint take_given(const Span *given, uint8_t *room, Completed *done)

@@ -2,7 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from firearrow._native.path.fields cimport is_ascii
 from firearrow._native.wire.escape cimport unescape
@@ -22,7 +22,7 @@ cdef bint take_given(const Span *given, uint8_t *room, Completed *done):
     """What the client gave. False: not mine. Does not raise, as those below."""
     cdef Py_ssize_t length = 0
     done.waits = True
-    done.unique_key.length = 0
+    memset(&done.found, 0, sizeof(done.found))
     if given.kind != SPAN_ABSENT:
         if given.length > GIVEN_MAX:
             return False
@@ -50,7 +50,7 @@ cdef bint give_key(bytes key, uint8_t *room, Completed *done):
     memcpy(to, b"UNIQ_KEY\x01", 9)
     memcpy(to + 9, PyBytes_AS_STRING(key), length)
     to[9 + length] = 2
-    done.unique_key.at, done.unique_key.length = to + 9, length
+    done.found.unique_key = Text(at=to + 9, length=length)
     done.text.length += length + 10
     return True
 
@@ -113,11 +113,15 @@ cdef bint note(
     """What the property means to a send; False where it asks for more than being stored."""
     cdef int n
     if length == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
-        done.unique_key.at = value
-        done.unique_key.length = value_bytes
+        done.found.unique_key = Text(at=value, length=value_bytes)
         return True
-    if length == 4 and memcmp(name, b"WAIT", 4) == 0:
-        done.waits = not is_false(value, value_bytes)
+    if length == 4:
+        if memcmp(name, b"WAIT", 4) == 0:
+            done.waits = not is_false(value, value_bytes)
+        elif memcmp(name, b"TAGS", 4) == 0:
+            done.found.tags = Text(at=value, length=value_bytes)
+        elif memcmp(name, b"KEYS", 4) == 0:
+            done.found.keys = Text(at=value, length=value_bytes)
         return True
     if length >= 6 and memcmp(name, b"TIMER_", 6) == 0:
         return False

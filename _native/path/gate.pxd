@@ -5,6 +5,7 @@
 # Queues that the store forgot are noticed by its count of forgotten topics: all places are found anew then.
 # Thread: the loop's.
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.path.count cimport Count
@@ -21,12 +22,14 @@ cdef struct Slot:                         # 48 bytes: with many topics each look
     uint8_t name_bytes                    # 0: the name is too long to stand here
     uint8_t name[NAME_HERE_BYTES]
 
+@cython.final
 cdef class Place:
     # One queue of a topic.
     cdef ConsumeQueue queue
     cdef tuple name                       # (topic, queue id), as news have it
     cdef int64_t run                      # number of the run that touched it last
 
+@cython.final
 cdef class Topic:
     cdef readonly bytes name
     cdef readonly str text
@@ -42,6 +45,7 @@ cdef class Topic:
     cdef Place place_found(self, MessageStore store, int32_t queue_id)
     cdef int tell(self, stats) except -1
 
+@cython.final
 cdef class Gate:
     cdef readonly dict topics             # name → Topic
     cdef Slot *slots

@@ -5,6 +5,7 @@
 # Only of the JSON form; the binary one is as quick to read. Owns a copy of what stands between the values, of at most
 # LITERALS_MAX bytes; what `read` finds is borrowed from the frame. Thread: the loop's.
 
+cimport cython
 from libc.stdint cimport int32_t, uint8_t
 
 from firearrow._native.path.fields cimport SEND_VALUES, SendFields
@@ -17,6 +18,7 @@ cdef struct Gap:
     int32_t before                # bytes between the last value and this one
     int32_t which                 # of the values
 
+@cython.final
 cdef class Pattern:
     cdef uint8_t literals[LITERALS_MAX]
     cdef Gap gaps[SEND_VALUES]

@@ -1,10 +1,12 @@
 # Receipt: the answer to a message that was taken, written as RemotingCommand writes it, JSON or binary.
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.record cimport Text
 from firearrow._native.wire.writer cimport Writer
 
+@cython.final
 cdef class Receipt:
     cdef bytes json_head, binary_head     # up to the fields that every answer begins with
     cdef bytes host                       # upper-case hex digits of our address

@@ -4,6 +4,7 @@
 # Ownership: a parcel owns its connection until its answers went; answers are whole frames, copied to the connections' `out`.
 # The turn closes it, once, before its write or when another answer is parked behind. Thread: the loop's.
 
+cimport cython
 from libc.stdint cimport int64_t
 
 from firearrow._native.path.gate cimport Place
@@ -16,6 +17,7 @@ cdef struct Parcel:
     Py_ssize_t at, length                 # of its answers, one behind another
     bint waits                            # for the disk
 
+@cython.final
 cdef class Run(Waiting):
     cdef Writer answers
     cdef Parcel *parcels

@@ -4,6 +4,7 @@
 #
 # Thread: the loop's.
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.path.completion cimport Completed
@@ -19,6 +20,7 @@ from firearrow._native.wire.clocks cimport Clock
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 
+@cython.final
 cdef class Sender:
     cdef Gate gate
     cdef MessageStore store

@@ -116,7 +116,7 @@ cdef class Sender:
             return NOT_MINE
         place = topic.place(self.store, message.queue_id)
         try:
-            end = self.store.stage(message, place.queue, None)
+            end = self.store.stage(message, &done.found, place.queue)
         except PutRefused:
             return NOT_MINE
         self.note(topic, place, 1, end, size)
@@ -125,7 +125,7 @@ cdef class Sender:
 
     cdef bint complete(self, Completed *done) except -1:
         """A unique key if the client gave none, and what every message gets."""
-        if done.unique_key.length == 0 and not give_key(self.next_id(self.run.now_ms).encode(), self.room, done):
+        if done.found.unique_key.length == 0 and not give_key(self.next_id(self.run.now_ms).encode(), self.room, done):
             return False
         return add(self.added, self.room, done)
 
@@ -154,17 +154,17 @@ cdef class Sender:
         cdef int64_t end = -1
         self.store.log.keep_together(total)
         mark = self.store.dispatch.staged_count, self.store.dispatch.hashes.count, self.store.log.staging_bytes
-        while at < stop:
-            at = item_at(at, message)
-            try:
-                end = self.store.stage(message, place.queue, None)
-            except BaseException as error:
-                self.store.take_back(mark, place.queue)
-                if isinstance(error, PutRefused):
-                    return -1
-                raise
-            places[n] = message.physical_offset
-            n += 1
+        try:
+            while at < stop:
+                at = item_at(at, message)
+                end = self.store.stage(message, NULL, place.queue)
+                places[n] = message.physical_offset
+                n += 1
+        except BaseException as error:
+            self.store.take_back(mark, place.queue)
+            if isinstance(error, PutRefused):
+                return -1
+            raise
         return end
 
     cdef bint fits(self, int64_t size) noexcept:
@@ -181,7 +181,7 @@ cdef class Sender:
             return 0
         self.run.begin(front, done.waits)
         self.receipt.write(
-            self.run.answers, frame.serializer, fields.opaque, &done.unique_key, place.queue.queue_id, queue_offset, places, count
+            self.run.answers, frame.serializer, fields.opaque, &done.found.unique_key, place.queue.queue_id, queue_offset, places, count
         )
         return self.run.finish()
 

@@ -11,6 +11,7 @@
 # Positions: min_offset <= confirmed <= written <= staged. `flushed` is what fdatasync is known to cover.
 # Owner: store. Thread: the appender's; `sync` may run in others.
 
+cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.store.record cimport RecordView
@@ -19,6 +20,7 @@ from firearrow._native.store.syncs cimport Syncs
 
 cdef bytes blank(int64_t left)
 
+@cython.final
 cdef class CommitLog:
     cdef readonly str folder
     cdef readonly int64_t segment_bytes

@@ -9,12 +9,14 @@
 # A queue file carries no checksum: the log is the truth, and whatever is missing or behind is rebuilt from it.
 # Owner: store. Thread: the appender's.
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.segment cimport Segment
 
+@cython.final
 cdef class ConsumeQueue:
     cdef readonly str topic
     cdef readonly int32_t queue_id

@@ -113,17 +113,14 @@ cdef class ConsumeQueue:
     # ---- reading ----
 
     cdef Segment file_of(self, int64_t entry):
-        cdef int64_t n
-        cdef Segment last
-        if not self.files or entry < 0:
+        cdef int64_t n, at = entry * ENTRY_BYTES
+        cdef Segment file = <Segment> self.files[-1] if self.files else None
+        if file is None or entry < 0:
             return None
-        last = <Segment> self.files[-1]
-        if 0 <= entry * ENTRY_BYTES - last.base < last.size:  # what is appended, and most of what is read
-            return last
-        n = (entry * ENTRY_BYTES - (<Segment> self.files[0]).base) // self.file_bytes
-        if entry * ENTRY_BYTES < (<Segment> self.files[0]).base or n >= len(self.files):
-            return None
-        return <Segment> self.files[n]
+        if at >= file.base:                   # what is appended, and most of what is read: without a division
+            return file if at - file.base < self.file_bytes else None
+        n = (at - (<Segment> self.files[0]).base) // self.file_bytes
+        return <Segment> self.files[n] if at >= (<Segment> self.files[0]).base and n < len(self.files) else None
 
     cdef const uint8_t *entry_at(self, int64_t entry) except? NULL:
         cdef int64_t count
@@ -336,11 +333,10 @@ cdef class ConsumeQueue:
 
     cdef int correct_min(self, int64_t min_physical) except -1:
         """Entries whose record is gone are not readable any more; blanks never are."""
-        cdef int64_t low = self.min_entry, high = self.end_entry, middle
+        cdef int64_t low = self.min_entry, high = self.end_entry, middle = low
         cdef uint8_t at[ENTRY_BYTES]
         if self.min_physical >= min_physical or low == high:
             return 0
-        middle = low
         while low < high:
             if not self.look(middle, at):
                 raise OSError(EIO, "an entry is missing", self.folder)

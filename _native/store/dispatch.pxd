@@ -5,6 +5,7 @@
 # The vectors hold borrowed pointers to queues, which `queues` keeps alive: `forget` takes them out before a queue goes.
 # Owner: store. Thread: the appender's.
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.comparison cimport Comparison
@@ -23,6 +24,7 @@ cdef struct Unconfirmed:
     void *queue
     int64_t end
 
+@cython.final
 cdef class Dispatch:
     cdef readonly str folder
     cdef readonly int64_t queue_file_bytes
@@ -54,7 +56,7 @@ cdef class Dispatch:
     ) except -1
     cdef ConsumeQueue queue_named(self, const Text *topic, int32_t queue_id)
     cdef void lost(self, int64_t length) noexcept
-    cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size, Py_ssize_t hashes_before) except -1
+    cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size) except -1
     cdef int wait(self, void *queue, int64_t end) except -1
     cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1
     cdef int64_t tags_code_of(self, const Text *topic, const Properties *properties, int64_t store_time) noexcept

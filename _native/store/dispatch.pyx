@@ -124,33 +124,28 @@ cdef class Dispatch:
     ) except -1:
         """Plan one record's entry and keys; `queue` None: keys only. OSError: nothing was planned."""
         cdef KeyHashes hashes = self.hashes
-        cdef Py_ssize_t before = hashes.count
+        cdef int32_t keys = 0
         cdef Staged *plan
         self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
-        try:
-            if self.index is not None:
-                hashes.take(topic, properties)
-                self.index.make_room(hashes.count, hashes.at + before, hashes.count - before)
-            if queue is not None:
-                queue.promise()
-        except BaseException:
-            hashes.count = before
-            raise
+        if self.index is not None:
+            keys = hashes.take(topic, properties)
+            self.index.make_room(hashes.count + keys, hashes.at + hashes.count, keys)
+        if queue is not None:
+            queue.promise()
+        hashes.count += keys
         plan = &self.staged[self.staged_count]
         plan.queue = <void *> queue if queue is not None else NULL
         plan.physical_offset = physical_offset
         plan.size = size
         plan.store_time = store_time
         plan.tags_code = self.tags_code_of(topic, properties, store_time)
-        plan.hashes = <int32_t> (hashes.count - before)
+        plan.hashes = keys
         self.staged_count += 1
         if self.lmq and properties.multi_offsets.length and queue is not None and allows_multi(topic):
-            self.stage_multi(properties, physical_offset, size, before)
+            self.stage_multi(properties, physical_offset, size)
         return 0
 
-    cdef int stage_multi(
-        self, const Properties *properties, int64_t physical_offset, int32_t size, Py_ssize_t hashes_before
-    ) except -1:
+    cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size) except -1:
         """Plan an entry in each light queue that the record names, at the place that it says. If one cannot be,
         nothing of the record is planned: PutRefused, OSError."""
         cdef Py_ssize_t first = self.staged_count - 1
@@ -169,10 +164,10 @@ cdef class Dispatch:
                 plan.hashes = 0
                 self.staged_count += 1
         except BaseException:
+            self.hashes.count -= self.staged[first].hashes
             while self.staged_count > first:
                 self.staged_count -= 1
                 (<ConsumeQueue> self.staged[self.staged_count].queue).next_entry -= 1
-            self.hashes.count = hashes_before
             raise
         return 0
 
@@ -294,11 +289,8 @@ cdef class Dispatch:
             if self.lmq and properties.multi_offsets.length and allows_multi(&view.topic):
                 self.restore_multi(view, &properties, tags_code)
         if self.index is not None and transaction != SYS_ROLLBACK and view.physical_offset > indexed:
-            self.hashes.count = 0
-            self.hashes.take(&view.topic, &properties)
-            for n in range(self.hashes.count):
-                self.index.put(self.hashes.at[n], view.physical_offset, view.store_time)
-            self.hashes.count = 0
+            for n in range(self.hashes.take(&view.topic, &properties)):
+                self.index.put(self.hashes.at[self.hashes.count + n], view.physical_offset, view.store_time)
         return 0
 
     cdef ConsumeQueue queue_named(self, const Text *topic, int32_t queue_id):

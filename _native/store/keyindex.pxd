@@ -6,10 +6,12 @@
 # Slots are reserved when a file is made, entries in steps of 1 MiB.
 # Owner: store. Thread: the appender's; `sync` may run in another one.
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.segment cimport Segment
 
+@cython.final
 cdef class IndexFile:
     cdef readonly Segment file
     cdef readonly int64_t slots, entries_max
@@ -21,6 +23,7 @@ cdef class IndexFile:
     cdef uint8_t *entry(self, int64_t number) noexcept
     cdef uint8_t *slot(self, int32_t key_hash) noexcept
 
+@cython.final
 cdef class KeyIndex:
     cdef readonly str folder
     cdef readonly int64_t slots, entries_max

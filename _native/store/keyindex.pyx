@@ -40,7 +40,8 @@ cdef class IndexFile:
         self.file = Segment(os.path.dirname(path), 0, size, os.path.basename(path))
 
     cdef int64_t count(self) except -1:
-        self.file.ensure_mapped(True)
+        if self.file.map is NULL:
+            self.file.ensure_mapped(True)
         return min(max(get_i32(self.file.map + AT_COUNT), 1), self.entries_max)
 
     cdef uint8_t *entry(self, int64_t number) noexcept:

@@ -10,10 +10,12 @@
 # `discard` deletes a file that its owner let go of: who has it mapped, here or in another process, reads on.
 # Thread: the appender's; `sync_data` may run in one other thread while the segment is open, `discard` in any.
 
+cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 cdef int sync_fd(int fd) noexcept nogil
 
+@cython.final
 cdef class Segment:
     cdef str folder, name                 # its owner's, for there may be very many; name None: by its base
     cdef readonly int64_t base            # offset of the file's first byte in its queue

@@ -6,7 +6,8 @@
 from libc.stdint cimport int64_t
 
 from firearrow._native.store.cleaning cimport StoreCleaning
-from firearrow._native.store.record cimport Message
+from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.record cimport Message, Properties
 
 cdef class MessageStore(StoreCleaning):
     cdef readonly str root
@@ -17,5 +18,5 @@ cdef class MessageStore(StoreCleaning):
     cdef public int64_t max_message_bytes
     cdef int64_t newest_ms, staged_ms     # store time of the newest record that is written, that is staged
 
-    cdef int64_t stage(self, Message *message, object queue, bytes topic) except -1
+    cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1
     cpdef int64_t write(self) except -1

@@ -176,9 +176,8 @@ cdef class MessageStore(StoreCleaning):
         message.prepared_offset = prepared_offset
         queue = self.dispatch.queue_of(name, <int32_t> queue_id, True) if is_queued(sys_flag) else None
         self.check_fits(record_bytes(&message))
-        end = self.stage(&message, queue, name)
-        offset = message.physical_offset
-        return Placed(offset, message.queue_offset, end, (offset,), now_ms)
+        end = self.stage(&message, NULL, queue)
+        return Placed(message.physical_offset, message.queue_offset, end, (message.physical_offset,), now_ms)
 
     def put_batch(
         self, str topic not None, int64_t queue_id, bytes items not None, *, int32_t sys_flag, int64_t born_timestamp,
@@ -205,7 +204,7 @@ cdef class MessageStore(StoreCleaning):
         for flag, body, properties in parts:
             message.flag, message.body, message.properties = flag, text_of(body), text_of(properties)
             try:
-                end = self.stage(&message, queue, name)
+                end = self.stage(&message, NULL, queue)
             except BaseException:
                 self.take_back(mark, queue)
                 raise
@@ -213,17 +212,19 @@ cdef class MessageStore(StoreCleaning):
             places.append(message.physical_offset)
         return Placed(places[0], first, end, tuple(places), now_ms)
 
-    cdef int64_t stage(self, Message *message, object queue, bytes topic) except -1:
-        """Promise the places, encode the record into the staging; the physical offset behind it."""
-        cdef Properties properties
+    cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1:
+        """Promise the places, encode the record into the staging; the offset behind it. `properties`: scanned, or NULL."""
+        cdef Properties found
         cdef int64_t size = record_bytes(message), physical = 0, staged = self.log.staging_bytes
         cdef uint8_t *to
-        message.queue_offset = (<ConsumeQueue> queue).next_entry if queue is not None else 0
+        if properties is NULL:
+            scan_properties(&message.properties, &found)
+            properties = &found
+        message.queue_offset = queue.next_entry if queue is not None else 0
         message.crc = body_crc(message.body.at, message.body.length)
-        scan_properties(&message.properties, &properties)
         try:
             to = self.log.place(size, &physical)
-            self.dispatch.stage(queue, &message.topic, &properties, physical, <int32_t> size, message.store_time)
+            self.dispatch.stage(queue, &message.topic, properties, physical, <int32_t> size, message.store_time)
         except BaseException as error:  # nothing of it stays, whatever was missing: room, memory, a descriptor
             self.log.staging_bytes = staged
             if isinstance(error, OSError):

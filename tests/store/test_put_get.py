@@ -7,6 +7,7 @@ import pytest
 
 from firearrow._native.store.hash import java_hash
 from firearrow._native.store.places import PutRefused
+from firearrow._native.store.record import decode
 from firearrow._native.store.store import GetStatus, MessageStore
 from tests.store.stores import HOST, HOST_V6, bodies, item, open_store, properties_of, put, read, split
 
@@ -200,6 +201,30 @@ def test_tags_and_filters_choose(store: MessageStore) -> None:
     assert (got.status, got.next_offset, got.body) == (GetStatus.NO_MATCHED_MESSAGE, 4, b"")
     got = store.get("T", 0, 0, 32, accept=lambda record: b"TAGS\1b" in bytes(record))
     assert [record.body for record in split(got.body)] == [b"b"]
+
+
+def test_keys_and_tags_are_found_in_their_own_topics(tmp_path: Path) -> None:
+    """Whatever topic was written before: of the same length, a part of it, or one too long to be remembered."""
+    topics = ["T", "TT", "TU", "T", "%RETRY%" + "g" * 248, "%RETRY%" + "g" * 247 + "h", "TU", "T"]
+    with open_store(tmp_path, index_slots=1000, index_entries=1000) as store:
+        for number, topic in enumerate(topics):
+            put(
+                store,
+                b"%d" % number,
+                topic,
+                properties=properties_of(UNIQ_KEY=f"u{number}", KEYS="k l", TAGS="t"),
+            )
+        store.write()
+        for number, topic in enumerate(topics):
+            own = [b"%d" % at for at, other in enumerate(topics) if other == topic]
+            for key, tag, wanted in (
+                ("k", False, own),
+                ("l", False, own),
+                ("t", True, own),
+                (f"u{number}", False, [b"%d" % number]),
+            ):
+                records, _, _ = store.query(topic, key, 32, 0, 1 << 40, tag)
+                assert [decode(record).body for record in records] == wanted
 
 
 def test_search_by_time(store: MessageStore) -> None:

@@ -88,7 +88,7 @@ def test_a_way_that_the_processor_has_not_is_refused(way: int) -> None:
         crc32(b"x" * 300, way)
 
 
-@given(some.text())
+@given(some.lists(some.one_of(some.text(), some.text("aZ~\x7f#", min_size=6))).map("".join))
 def test_java_hash_goes_over_utf16_units(text: str) -> None:
     raw = text.encode("utf-16-be")
     value = 0
