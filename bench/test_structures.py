@@ -90,6 +90,13 @@ def test_crc(benchmark: BenchmarkFixture, native: Loops, body_bytes: int, way: i
     assert benchmark(native.crc, body, way, TIMES) == zlib.crc32(body) & 0x7FFFFFFF
 
 
+def test_key_hashes(benchmark: BenchmarkFixture, native: Loops) -> None:
+    """Of a unique key and a tag."""
+    counted(benchmark)
+    found = benchmark(native.key_hashes, TOPIC.encode(), TEXT, TIMES)
+    assert found == [abs(java_hash(f"{TOPIC}#{1:032X}")), abs(java_hash(f"{TOPIC}#T#TagA"))]
+
+
 @BODIES
 def test_append(
     benchmark: BenchmarkFixture, native: Loops, parts: StoreParts, store: MessageStore, body_bytes: int
