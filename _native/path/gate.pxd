@@ -1,8 +1,8 @@
 # Gate: the topics to which plain messages may be sent, and from which may be pulled, found by the bytes of their names.
 # The broker fills it and keeps it up to date; what is not in it takes the complete way.
 #
-# Ownership: `topics` owns the Topics, slots of the hash table borrow them; a Topic owns its Places, a Place its queue.
-# Queues that the store forgot are noticed by its count of forgotten topics: all places are found anew then.
+# Ownership: `topics` owns the Topics, slots of the hash table borrow them; a Topic owns its queues. Queues that the store
+# forgot are noticed by its count of forgotten topics: all are found anew then.
 # Thread: the loop's.
 
 cimport cython
@@ -13,9 +13,9 @@ from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.store cimport MessageStore
 
 cdef enum:
-    NAME_HERE_BYTES = 30
+    NAME_HERE_BYTES = 46
 
-cdef struct Slot:                         # 48 bytes: with many topics each look at an object waits for memory
+cdef struct Slot:                         # one line of memory: with many topics each look at an object waits for it
     Py_hash_t hash
     void *topic                           # a Topic; NULL with `used`: it went
     uint8_t used
@@ -23,27 +23,21 @@ cdef struct Slot:                         # 48 bytes: with many topics each look
     uint8_t name[NAME_HERE_BYTES]
 
 @cython.final
-cdef class Place:
-    # One queue of a topic.
-    cdef ConsumeQueue queue
-    cdef tuple name                       # (topic, queue id), as news have it
-    cdef int64_t run                      # number of the run that touched it last
-
-@cython.final
 cdef class Topic:
-    cdef readonly bytes name
-    cdef readonly str text
     cdef readonly int32_t queues          # a sender may name those below: the greater count of read and write queues
     cdef readonly bint sendable, multi_tags
-    cdef list places                      # queue id → Place or None, as long as it has to be
-    cdef Place last                       # of them; mostly the next one too
+    cdef ConsumeQueue last                # of `places`; mostly the next one too
     cdef int64_t forgotten                # the store's count when the places were found
     cdef int64_t messages, bytes, requests    # put since the statistics were told
+    cdef list places                      # queue id → ConsumeQueue or None, as long as it has to be
+    cdef readonly bytes name
+    cdef readonly str text
     cdef Count messages_put, bytes_put    # there; None: not looked up yet
 
-    cdef Place place(self, MessageStore store, int32_t queue_id)
-    cdef Place place_found(self, MessageStore store, int32_t queue_id)
+    cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id)
+    cdef ConsumeQueue queue_found(self, MessageStore store, int32_t queue_id)
     cdef int tell(self, stats) except -1
+    cdef void call_for_last(self) noexcept
 
 @cython.final
 cdef class Gate:
@@ -51,7 +45,7 @@ cdef class Gate:
     cdef Slot *slots
     cdef Py_ssize_t slots_count, slots_used
 
-    cdef Topic find(self, const uint8_t *name, Py_ssize_t length)
+    cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept
     cdef int enter(self, Topic topic) except -1
     cdef Slot *slot_of(self, const uint8_t *name, Py_ssize_t length, Py_hash_t hash) noexcept
     cdef int make_room(self) except -1

@@ -1,8 +1,17 @@
 """Gate: topics whose messages may take the short way (see gate.pxd). Knows names and queues, no configs."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.string cimport memcmp, memcpy
+from libc.stdlib cimport free
+from libc.string cimport memcmp, memcpy, memset
+
+from firearrow._native.store.prefetch cimport fa_prefetch
+
+cdef extern from "<stdlib.h>" nogil:
+    void *aligned_alloc(size_t alignment, size_t size)
+
+cdef extern from "<sys/mman.h>" nogil:
+    enum: MADV_HUGEPAGE
+    int madvise(void *at, size_t length, int advice)
 
 cdef extern from *:
     """
@@ -15,15 +24,10 @@ cdef extern from *:
     Py_hash_t fa_hash_bytes(const void *at, Py_ssize_t length) noexcept nogil
 
 cdef enum:
+    LINE_BYTES = 64
+    HUGE_BYTES = 2097152
     SLOTS_MIN = 64
     QUEUES_MAX = 65536            # the store takes no greater number than the one below
-
-
-cdef class Place:
-    def __cinit__(self, ConsumeQueue queue):
-        self.queue = queue
-        self.name = (queue.topic, queue.queue_id)
-        self.run = -1
 
 
 cdef class Topic:
@@ -36,24 +40,28 @@ cdef class Topic:
         self.places = []
         self.forgotten = -1
 
-    cdef Place place(self, MessageStore store, int32_t queue_id):
+    cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id):
         """The queue, made if need be; the caller has checked its number."""
-        if self.forgotten == store.dispatch.forgotten and self.last is not None and self.last.queue.queue_id == queue_id:
+        if self.forgotten == store.dispatch.forgotten and self.last is not None and self.last.queue_id == queue_id:
             return self.last
-        self.last = self.place_found(store, queue_id)
+        self.last = self.queue_found(store, queue_id)
         return self.last
 
-    cdef Place place_found(self, MessageStore store, int32_t queue_id):
+    cdef ConsumeQueue queue_found(self, MessageStore store, int32_t queue_id):
         if self.forgotten != store.dispatch.forgotten:
             self.places = []
             self.forgotten = store.dispatch.forgotten
-        if queue_id >= len(self.places):
-            self.places.extend([None] * (queue_id + 1 - len(self.places)))
+        if queue_id >= len(self.places):  # a list of its very size: there are many of them
+            self.places = self.places + [None] * (queue_id + 1 - len(self.places))
         found = self.places[queue_id]
         if found is None:
-            found = Place(store.dispatch.queue_of(self.name, queue_id, True))
-            self.places[queue_id] = found
-        return <Place> found
+            found = self.places[queue_id] = store.dispatch.queue_of(self.name, queue_id, True)
+        return <ConsumeQueue> found
+
+    cdef void call_for_last(self) noexcept:
+        """The queue that is probably the next one is wanted soon."""
+        fa_prefetch(<uint8_t *> <void *> self.last)
+        fa_prefetch(<uint8_t *> <void *> self.last + LINE_BYTES)
 
     cdef int tell(self, stats) except -1:
         """What was put since the last time."""
@@ -67,6 +75,18 @@ cdef class Topic:
         return 0
 
 
+cdef Slot *empty_slots(Py_ssize_t count) except NULL:
+    """Each in a line of memory of its own, many of them in pages of the largest kind. MemoryError."""
+    cdef Py_ssize_t size = count * sizeof(Slot)
+    found = <Slot *> aligned_alloc(HUGE_BYTES if size >= HUGE_BYTES else LINE_BYTES, size)
+    if found is NULL:
+        raise MemoryError()
+    if size >= HUGE_BYTES:
+        madvise(found, size, MADV_HUGEPAGE)
+    memset(found, 0, size)
+    return found
+
+
 cdef inline bint is_called(const Slot *slot, const uint8_t *name, Py_ssize_t length) noexcept:
     if slot.name_bytes:
         return slot.name_bytes == length and memcmp(slot.name, name, length) == 0
@@ -78,12 +98,10 @@ cdef class Gate:
     def __cinit__(self):
         self.topics = {}
         self.slots_count = SLOTS_MIN
-        self.slots = <Slot *> PyMem_Calloc(SLOTS_MIN, sizeof(Slot))
-        if self.slots is NULL:
-            raise MemoryError()
+        self.slots = empty_slots(SLOTS_MIN)
 
     def __dealloc__(self):
-        PyMem_Free(self.slots)
+        free(self.slots)
 
     def put(self, str topic not None, *, int32_t queues, bint sendable, bint multi_tags=False):
         """Let the topic in, or change what is known of it."""
@@ -111,14 +129,14 @@ cdef class Gate:
 
     def __contains__(self, str topic not None):
         cdef bytes name = topic.encode()
-        return self.find(<const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)) is not None
+        return self.find(<const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)) is not NULL
 
-    cdef Topic find(self, const uint8_t *name, Py_ssize_t length):
-        """The topic, or None."""
+    cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept:
+        """The topic, borrowed, or NULL. Its memory is on the way: do something else first."""
         cdef Slot *slot = self.slot_of(name, length, fa_hash_bytes(name, length))
-        if slot.topic is NULL:
-            return None
-        return <Topic> slot.topic
+        fa_prefetch(slot.topic)
+        fa_prefetch(<uint8_t *> slot.topic + LINE_BYTES)
+        return slot.topic
 
     cdef int enter(self, Topic topic) except -1:
         cdef Slot *slot
@@ -153,10 +171,8 @@ cdef class Gate:
             return 0
         while count < 3 * (len(self.topics) + 1):
             count *= 2
-        fresh = <Slot *> PyMem_Calloc(count, sizeof(Slot))
-        if fresh is NULL:
-            raise MemoryError()
-        PyMem_Free(self.slots)
+        fresh = empty_slots(count)
+        free(self.slots)
         self.slots, self.slots_count, self.slots_used = fresh, count, 0
         for topic in self.topics.values():
             self.enter(<Topic> topic)

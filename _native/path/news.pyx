@@ -25,6 +25,16 @@ cdef class News:
     def __call__(self, queues):
         self.tell(list(queues))
 
+    cdef bint somebody_waits(self) except -1:
+        """Whether news of an ordinary topic would be heard."""
+        cdef Listener listener
+        if self.holds is not None and self.holds.waiting:
+            return True
+        for listener in self.listeners:
+            if listener.crowd:
+                return True
+        return False
+
     cdef int tell(self, list queues) except -1:
         cdef Listener listener
         cdef tuple queue

@@ -8,6 +8,7 @@ from libc.stdint cimport int64_t
 cdef class Waiting:
     cdef int64_t end                      # of the log, behind what it speaks of
     cdef int64_t since_ms                 # monotonic
+    cdef bint plain                       # of topics in which no service of the broker listens (news.pxd)
 
     cdef int name_queues(self, list queues) except -1
     cdef int let_go(self) except -1

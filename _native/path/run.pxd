@@ -7,9 +7,9 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from firearrow._native.path.gate cimport Place
 from firearrow._native.path.lane cimport Front
 from firearrow._native.path.parked cimport Waiting
+from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.wire.writer cimport Writer
 
 cdef struct Parcel:
@@ -22,12 +22,12 @@ cdef class Run(Waiting):
     cdef Writer answers
     cdef Parcel *parcels
     cdef Py_ssize_t count, room
-    cdef list places
+    cdef list queues                      # ConsumeQueues that got something
     cdef bint closed                      # nothing more comes to it
     cdef int64_t number
     cdef int64_t now_ms
 
-    cdef int note(self, Place place, int64_t end) except -1
+    cdef int note(self, ConsumeQueue queue, int64_t end) except -1
     cdef int begin(self, Front front, bint waits) except -1
     cdef int finish(self) except -1
     cdef int deliver(self, int which) except -1

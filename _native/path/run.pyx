@@ -13,11 +13,12 @@ cdef enum Which:
 
 cdef class Run:
     def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms):
+        self.plain = True                     # no other topic passes the gate
         self.number = number
         self.now_ms = now_ms
         self.since_ms = since_ms
         self.answers = Writer()
-        self.places = []
+        self.queues = []
 
     def __dealloc__(self):
         self.drop()
@@ -32,11 +33,11 @@ cdef class Run:
 
     # ---- what a sender does ----
 
-    cdef int note(self, Place place, int64_t end) except -1:
+    cdef int note(self, ConsumeQueue queue, int64_t end) except -1:
         """Messages were staged in the queue, up to `end` of the log."""
-        if place.run != self.number:
-            self.places.append(place)
-            place.run = self.number
+        if queue.run != self.number:
+            self.queues.append(queue)
+            queue.run = self.number
         self.end = end
         return 0
 
@@ -65,9 +66,9 @@ cdef class Run:
     # ---- what the turn does ----
 
     cdef int name_queues(self, list queues) except -1:
-        cdef Place place
-        for place in self.places:
-            queues.append(place.name)
+        cdef ConsumeQueue queue
+        for queue in self.queues:
+            queues.append((queue.topic, queue.queue_id))
         return 0
 
     cdef int let_go(self) except -1:

@@ -9,11 +9,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.path.completion cimport Completed
 from firearrow._native.path.fields cimport SendFields
-from firearrow._native.path.gate cimport Gate, Place, Topic
+from firearrow._native.path.gate cimport Gate, Topic
 from firearrow._native.path.lane cimport Front
 from firearrow._native.path.receipt cimport Receipt
 from firearrow._native.path.run cimport Run
 from firearrow._native.path.turn cimport Turn
+from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.record cimport Message
 from firearrow._native.store.store cimport MessageStore
 from firearrow._native.wire.clocks cimport Clock
@@ -43,9 +44,9 @@ cdef class Sender:
     cdef bint complete(self, Completed *done) except -1
     cdef int put(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, Completed *done) except -1
     cdef int put_batch(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, const Completed *done) except -1
-    cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t total, int64_t *places) except? -1
-    cdef int answer(self, Front front, const Frame *frame, const SendFields *fields, const Completed *done, Place place, int64_t queue_offset, const int64_t *places, int count) except -1
-    cdef int note(self, Topic topic, Place place, int64_t messages, int64_t end, int64_t size) except -1
+    cdef int64_t stage_items(self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *places) except? -1
+    cdef int answer(self, Front front, const Frame *frame, const SendFields *fields, const Completed *done, ConsumeQueue queue, int64_t queue_offset, const int64_t *places, int count) except -1
+    cdef int note(self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size) except -1
     cdef Run open_run(self)
     cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1
     cdef bint fits(self, int64_t size) noexcept

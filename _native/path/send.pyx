@@ -67,19 +67,21 @@ cdef class Sender:
 
     cdef int accept(self, Front front, const Frame *frame, const SendFields *fields) except -1:
         cdef const Span *name = &fields.value[TOPIC_VALUE]
+        cdef void *found = self.gate.find(name.at, name.length)
         cdef Message message
         cdef Completed done
         cdef Topic topic
         cdef Run run
-        if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes:
-            return NOT_MINE
-        topic = self.gate.find(name.at, name.length)
-        if topic is None or not topic.sendable or fields.queue_id >= topic.queues or fields.sys_flag & SYS_TRANSACTION:
+        if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes or fields.sys_flag & SYS_TRANSACTION:
             return NOT_MINE
         if self.store.broken or self.store.closed or self.store.full is not None or len(front.host) == 0:
             return NOT_MINE
-        if not take_given(&fields.value[PROPERTIES_VALUE], self.room, &done):
+        if found is NULL or not take_given(&fields.value[PROPERTIES_VALUE], self.room, &done):
             return NOT_MINE
+        topic = <Topic> found
+        if not topic.sendable or fields.queue_id >= topic.queues:
+            return NOT_MINE
+        topic.call_for_last()
         run = self.open_run()
         if run.now_ms < self.from_ms:
             return NOT_MINE
@@ -106,7 +108,7 @@ cdef class Sender:
 
     cdef int put(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, Completed *done) except -1:
         cdef int64_t size, end
-        cdef Place place
+        cdef ConsumeQueue queue
         if not self.complete(done) or done.text.length > PROPERTIES_BYTES_MAX:
             return NOT_MINE
         message.body = Text(at=frame.body, length=frame.body_bytes)
@@ -114,13 +116,13 @@ cdef class Sender:
         size = record_bytes(message)
         if not self.fits(size):
             return NOT_MINE
-        place = topic.place(self.store, message.queue_id)
+        queue = topic.queue(self.store, message.queue_id)
         try:
-            end = self.store.stage(message, &done.found, place.queue)
+            end = self.store.stage(message, &done.found, queue)
         except PutRefused:
             return NOT_MINE
-        self.note(topic, place, 1, end, size)
-        self.answer(front, frame, fields, done, place, message.queue_offset, &message.physical_offset, 1)
+        self.note(topic, queue, 1, end, size)
+        self.answer(front, frame, fields, done, queue, message.queue_offset, &message.physical_offset, 1)
         return TAKEN
 
     cdef bint complete(self, Completed *done) except -1:
@@ -132,21 +134,21 @@ cdef class Sender:
     cdef int put_batch(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, const Completed *done) except -1:
         cdef int64_t places[ITEMS_MAX]
         cdef int count = 0
-        cdef Place place
+        cdef ConsumeQueue queue
         cdef int64_t end, first
         cdef int64_t total = items_bytes(frame.body, frame.body_bytes, message, &count)
         if total < 0 or self.store.dispatch.lmq or not self.fits(total):
             return NOT_MINE
-        place = topic.place(self.store, message.queue_id)
-        first = place.queue.next_entry
-        end = self.stage_items(frame, place, message, total, places)
+        queue = topic.queue(self.store, message.queue_id)
+        first = queue.next_entry
+        end = self.stage_items(frame, queue, message, total, places)
         if end < 0:
             return NOT_MINE
-        self.note(topic, place, count, end, end - places[0])
-        self.answer(front, frame, fields, done, place, first, places, count)
+        self.note(topic, queue, count, end, end - places[0])
+        self.answer(front, frame, fields, done, queue, first, places, count)
         return TAKEN
 
-    cdef int64_t stage_items(self, const Frame *frame, Place place, Message *message, int64_t total, int64_t *places) except? -1:
+    cdef int64_t stage_items(self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *places) except? -1:
         """Stage all of them, or none: -1. The end of the log behind them."""
         cdef const uint8_t *at = frame.body
         cdef const uint8_t *stop = at + frame.body_bytes
@@ -157,11 +159,11 @@ cdef class Sender:
         try:
             while at < stop:
                 at = item_at(at, message)
-                end = self.store.stage(message, NULL, place.queue)
+                end = self.store.stage(message, NULL, queue)
                 places[n] = message.physical_offset
                 n += 1
         except BaseException as error:
-            self.store.take_back(mark, place.queue)
+            self.store.take_back(mark, queue)
             if isinstance(error, PutRefused):
                 return -1
             raise
@@ -174,14 +176,14 @@ cdef class Sender:
         )
 
     cdef int answer(
-        self, Front front, const Frame *frame, const SendFields *fields, const Completed *done, Place place,
+        self, Front front, const Frame *frame, const SendFields *fields, const Completed *done, ConsumeQueue queue,
         int64_t queue_offset, const int64_t *places, int count,
     ) except -1:
         if fields.oneway:
             return 0
         self.run.begin(front, done.waits)
         self.receipt.write(
-            self.run.answers, frame.serializer, fields.opaque, &done.found.unique_key, place.queue.queue_id, queue_offset, places, count
+            self.run.answers, frame.serializer, fields.opaque, &done.found.unique_key, queue.queue_id, queue_offset, places, count
         )
         return self.run.finish()
 
@@ -199,14 +201,14 @@ cdef class Sender:
 
     # ---- statistics ----
 
-    cdef int note(self, Topic topic, Place place, int64_t messages, int64_t end, int64_t size) except -1:
+    cdef int note(self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size) except -1:
         """So many messages of one request were staged in the queue, up to `end` of the log."""
         if topic.requests == 0:
             self.counted.append(topic)
         topic.messages += messages
         topic.bytes += size
         topic.requests += 1
-        return self.run.note(place, end)
+        return self.run.note(queue, end)
 
     def count(self):
         """Tell what was put to all topics since the last time: somebody looks."""

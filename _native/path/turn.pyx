@@ -108,8 +108,10 @@ cdef class Turn:
         """Readers may see what these speak of."""
         cdef list queues = []
         cdef Waiting waiting
+        cdef bint all = self.news.somebody_waits()
         for waiting in settled:
-            waiting.name_queues(queues)
+            if all or not waiting.plain:
+                waiting.name_queues(queues)
         return self.news.tell(queues)
 
     # ---- the disk ----

@@ -18,34 +18,41 @@ from firearrow._native.store.segment cimport Segment
 
 @cython.final
 cdef class ConsumeQueue:
-    cdef readonly str topic
+    # what every message touches, together: with many queues each line of memory is waited for
     cdef readonly int32_t queue_id
+    cdef bint dirty                       # entries are not on the disk
+    cdef int64_t run                      # for the appender: number of its run that came here last
+    cdef readonly int64_t end_entry, next_entry, visible
+    cdef readonly int64_t max_physical    # end of the last record that is in the queue
+    cdef uint8_t *tail                    # memory of the entries from `tail_from` to `tail_until`, whose disk blocks are
+    cdef int64_t tail_from, tail_until    # there, too, as long as no more than `tail_seen` mappings went
+    cdef int64_t tail_seen
+
+    cdef readonly str topic
     cdef readonly str folder
     cdef readonly int64_t file_bytes
     cdef readonly bint readonly
     cdef list files
     cdef Mappings mappings                # None where it is only read
     cdef public object strays             # Strays; None where it is only read
-    cdef readonly int64_t min_entry, visible, end_entry, next_entry
-    cdef readonly int64_t max_physical    # end of the last record that is in the queue
+    cdef readonly int64_t min_entry
     cdef int64_t min_physical             # of the record of `min_entry`; -1: not known
     cdef int64_t synced_entry             # entries below are on the disk
-    cdef bint dirty, named                # entries, or names of files, are not on the disk
+    cdef bint named                       # names of files are not on the disk
 
     cdef Segment file_of(self, int64_t entry)
     cdef int ensure_mapped(self, Segment file) except -1
     cdef bint look(self, int64_t entry, uint8_t *to) except -1
     cdef const uint8_t *entry_at(self, int64_t entry) except? NULL
     cdef const uint8_t *run_at(self, int64_t entry, int64_t *count) except? NULL
-    cdef int promise(self) except -1
+    cdef uint8_t *promise(self) except NULL
     cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
     cdef int begin_at(self, int64_t entry) except -1
-    cdef int skip_to(self, int64_t entry) except -1
     cdef int64_t last_end(self) except -1
     cdef int truncate(self, int64_t physical_offset) except -1
     cdef int correct_min(self, int64_t min_physical) except -1
     cdef int load(self) except -1
     cdef int find_end(self) except -1
     cdef int64_t valid_entries(self, Segment file) except -1
-    cdef Segment ready(self, int64_t entry)
-    cdef int make_room(self, Segment file, int64_t until) except -1
+    cdef uint8_t *place(self, int64_t entry) except NULL
+    cdef int reach(self, int64_t entry) except -1

@@ -11,7 +11,7 @@ from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
 from firearrow._native.store.mappings cimport Mappings, sync_file
 from firearrow._native.store.record cimport store_time_at
-from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.segment cimport Segment, unmappings
 
 from firearrow._native.store.rolled import rolled_files
 
@@ -26,6 +26,7 @@ cdef class ConsumeQueue:
         self.folder = os.fspath(folder)
         self.topic = sys.intern(topic)        # one text for all its queues
         self.queue_id = queue_id
+        self.run = -1
         self.file_bytes = (file_bytes + ENTRY_BYTES - 1) // ENTRY_BYTES * ENTRY_BYTES
         self.readonly = mappings is None
         self.mappings = mappings
@@ -148,16 +149,14 @@ cdef class ConsumeQueue:
     cdef bint look(self, int64_t entry, uint8_t *to) except -1:
         """Copy one entry, without a mapping of its own; False if there is none. OSError."""
         cdef Segment file = self.file_of(entry) if entry < self.end_entry else None
-        cdef int64_t position
-        cdef int status = 0
+        cdef int status
         if file is None:
             return False
-        position = entry * ENTRY_BYTES - file.base
         if file.map is not NULL:
-            memcpy(to, file.map + position, ENTRY_BYTES)
+            memcpy(to, file.map + entry * ENTRY_BYTES - file.base, ENTRY_BYTES)
             return True
         file.open_file(False, False)
-        status = file.read_at(position, to, ENTRY_BYTES)
+        status = file.read_at(entry * ENTRY_BYTES - file.base, to, ENTRY_BYTES)
         file.release_fd()
         if status < 0:
             raise OSError(-status, os.strerror(-status), file.path)
@@ -230,16 +229,15 @@ cdef class ConsumeQueue:
 
     # ---- appending ----
 
-    cdef int promise(self) except -1:
-        """Take the place `next_entry`, its disk block and its memory with it. OSError: the place is not taken."""
-        self.ready(self.next_entry)
+    cdef uint8_t *promise(self) except NULL:
+        """Take the place `next_entry`, its disk block and its memory, where it is now. OSError: the place is not taken."""
+        cdef uint8_t *place = self.place(self.next_entry)
         self.next_entry += 1
-        return 0
+        return place
 
     cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
         """Put the next entry; a promised one needs no disk block. OSError: the queue is as before."""
-        cdef Segment file = self.ready(self.end_entry)
-        cdef uint8_t *to = file.map + self.end_entry * ENTRY_BYTES - file.base
+        cdef uint8_t *to = self.place(self.end_entry)
         put_i64(to, physical_offset)
         put_i64(to + ENTRY_AT_TAGS, tags_code)
         put_i32(to + ENTRY_AT_SIZE, size)
@@ -250,22 +248,26 @@ cdef class ConsumeQueue:
         self.dirty = True
         return 0
 
-    cdef Segment ready(self, int64_t entry):
-        """The file with the place of the next entry, its disk block and its memory. OSError."""
+    cdef uint8_t *place(self, int64_t entry) except NULL:
+        """Where an entry at the end goes. OSError."""
+        if self.tail_seen != unmappings or not self.tail_from <= entry < self.tail_until:
+            self.reach(entry)
+        return self.tail + (entry - self.tail_from) * ENTRY_BYTES
+
+    cdef int reach(self, int64_t entry) except -1:
+        """Get the tail there: the file, the disk block and the memory. OSError."""
         cdef Segment file = self.file_of(entry)
+        cdef int status = 0
         if file is None:
             file = <Segment> self.make_file(entry * ENTRY_BYTES)
         if (entry + 1) * ENTRY_BYTES - file.base > file.reserved:
-            self.make_room(file, (entry + 1) * ENTRY_BYTES - file.base)
-        self.ensure_mapped(file)
-        return file
-
-    cdef int make_room(self, Segment file, int64_t until) except -1:
-        cdef int status
-        file.reserved = max(file.reserved, until - ENTRY_BYTES)  # entries stand below, whatever was counted at the open
-        status = file.reserve(until, RESERVE_STEP_MAX)
+            file.reserved = max(file.reserved, entry * ENTRY_BYTES - file.base)  # entries stand below, whatever was counted
+            status = file.reserve((entry + 1) * ENTRY_BYTES - file.base, RESERVE_STEP_MAX)
         if status < 0:
             raise OSError(-status, os.strerror(-status), file.path)
+        self.ensure_mapped(file)
+        self.tail, self.tail_seen = file.map, unmappings
+        self.tail_from, self.tail_until = file.base // ENTRY_BYTES, (file.base + file.reserved) // ENTRY_BYTES
         return 0
 
     def make_file(self, int64_t position):
@@ -286,15 +288,10 @@ cdef class ConsumeQueue:
         """An empty queue starts at an entry other than 0: blanks fill its first file up to there."""
         cdef Segment file = <Segment> self.make_file(entry * ENTRY_BYTES)
         self.end_entry = file.base // ENTRY_BYTES
-        self.skip_to(entry)
-        self.min_entry = self.visible = self.next_entry = entry
-        return 0
-
-    cdef int skip_to(self, int64_t entry) except -1:
-        """Fill with blanks, which readers step over."""
         while self.end_entry < entry:
             self.append(0, PRE_BLANK_SIZE, 0)
         self.max_physical = 0
+        self.min_entry = self.visible = self.next_entry = entry
         return 0
 
     # ---- cutting ----

@@ -17,6 +17,7 @@ from firearrow._native.store.record cimport Properties, RecordView, Text
 
 cdef struct Staged:
     void *queue                   # a ConsumeQueue, NULL where the record has no entry
+    const uint8_t *place          # where its entry was to stand when it was staged; only to call for that memory
     int64_t physical_offset, tags_code, store_time
     int32_t size, hashes
 
@@ -48,6 +49,7 @@ cdef class Dispatch:
     cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make)
     cdef int stage(self, ConsumeQueue queue, const Text *topic, const Properties *properties, int64_t physical_offset, int32_t size, int64_t store_time) except -1
     cdef int apply(self, bint confirmed) except -1
+    cdef void call_for(self) noexcept
     cdef void drop_staged(self) noexcept
     cdef int confirm(self, int64_t physical_offset) noexcept
     cdef int recovered(self, const RecordView *view, int64_t indexed) except -1

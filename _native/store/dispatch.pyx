@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free
+from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memmove
 
 from firearrow._native.store.comparison cimport Comparison, is_possible, points_to
@@ -14,6 +15,7 @@ from firearrow._native.store.keyhashes cimport KeyHashes
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.layout cimport ENTRY_BYTES, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
+from firearrow._native.store.prefetch cimport fa_prefetch
 from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
 from firearrow._native.store.vector cimport grown
 
@@ -125,15 +127,17 @@ cdef class Dispatch:
         """Plan one record's entry and keys; `queue` None: keys only. OSError: nothing was planned."""
         cdef KeyHashes hashes = self.hashes
         cdef int32_t keys = 0
+        cdef const uint8_t *place = NULL
         cdef Staged *plan
         self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
         if self.index is not None:
             keys = hashes.take(topic, properties)
-            self.index.make_room(hashes.count + keys, hashes.at + hashes.count, keys)
+            self.index.make_room(hashes.count + keys)
         if queue is not None:
-            queue.promise()
+            place = queue.promise()
         hashes.count += keys
         plan = &self.staged[self.staged_count]
+        plan.place = place
         plan.queue = <void *> queue if queue is not None else NULL
         plan.physical_offset = physical_offset
         plan.size = size
@@ -149,6 +153,7 @@ cdef class Dispatch:
         """Plan an entry in each light queue that the record names, at the place that it says. If one cannot be,
         nothing of the record is planned: PutRefused, OSError."""
         cdef Py_ssize_t first = self.staged_count - 1
+        cdef const uint8_t *place
         cdef Staged *plan
         cdef ConsumeQueue queue
         try:
@@ -157,9 +162,10 @@ cdef class Dispatch:
                 if not name.startswith(LMQ_PREFIX) or entry != queue.next_entry:
                     raise PutRefused(PutStatus.MESSAGE_ILLEGAL, "INNER_MULTI_QUEUE_OFFSET")
                 self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
-                queue.promise()
+                place = queue.promise()
                 plan = &self.staged[self.staged_count]
                 plan[0] = self.staged[first]
+                plan.place = place
                 plan.queue = <void *> queue
                 plan.hashes = 0
                 self.staged_count += 1
@@ -176,6 +182,7 @@ cdef class Dispatch:
         cdef Py_ssize_t n, key = 0
         cdef int32_t left
         cdef Staged *plan
+        self.call_for()
         for n in range(self.staged_count):
             plan = &self.staged[n]
             if plan.queue is not NULL:
@@ -189,6 +196,14 @@ cdef class Dispatch:
                 key += 1
         self.staged_count = self.hashes.count = 0
         return 0
+
+    cdef void call_for(self) noexcept:
+        """With many queues and keys every entry is somewhere else: all that memory comes sooner than one after another."""
+        cdef Py_ssize_t n
+        for n in range(self.staged_count):
+            fa_prefetch(self.staged[n].place)
+        if self.index is not None:
+            self.index.call_for(self.hashes.at, self.hashes.count)
 
     cdef int wait(self, void *queue, int64_t end) except -1:
         if self.unconfirmed_from > 4096 and self.unconfirmed_from * 2 > self.unconfirmed_count:

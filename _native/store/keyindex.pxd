@@ -19,6 +19,7 @@ cdef class IndexFile:
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1
     cdef int reserve(self, int64_t until) except -1
+    cdef int64_t reserved(self) noexcept
     cdef int64_t count(self) except -1
     cdef uint8_t *entry(self, int64_t number) noexcept
     cdef uint8_t *slot(self, int32_t key_hash) noexcept
@@ -29,8 +30,13 @@ cdef class KeyIndex:
     cdef readonly int64_t slots, entries_max
     cdef list files
     cdef IndexFile spare                   # the next file, made ahead
+    cdef IndexFile filling                 # the last file, while it has
+    cdef int64_t room                      # memory and disk blocks for so many entries more; 0: it is to be asked
     cdef bint dirty, named                 # a file holds what is not synced; the folder does
     cdef bint lost_keys                    # a file was removed that told nothing of its content
 
-    cdef int make_room(self, int64_t entries, const int32_t *hashes, Py_ssize_t count) except -1
+    cdef int make_room(self, int64_t entries) except -1
+    cdef void call_for(self, const int32_t *hashes, Py_ssize_t count) noexcept
+    cdef int reserve(self, int64_t entries) except -1
+    cdef IndexFile next_file(self)
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1

@@ -8,6 +8,7 @@ from libc.stdint cimport uint32_t
 
 from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
+from firearrow._native.store.prefetch cimport fa_prefetch
 from firearrow._native.store.segment cimport Segment
 from firearrow._native.store.names import make_folder, sync_folder
 
@@ -21,13 +22,6 @@ cdef enum:
     AT_END_PHYSICAL = 24
     AT_SLOTS_USED = 32
     AT_COUNT = 36
-
-
-cdef extern from *:
-    """
-    #define fa_prefetch(at) __builtin_prefetch(at, 1)
-    """
-    void fa_prefetch(const void *at) noexcept nogil
 
 
 cdef class IndexFile:
@@ -65,14 +59,13 @@ cdef class IndexFile:
         self.file.reserved = last
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1:
-        """Add one entry; there is room (`full` was asked). OSError: nothing was added."""
+        """Add one entry, for which there is room and a disk block."""
         cdef int64_t number = self.count()
         cdef int64_t begin
         cdef int32_t previous
         cdef uint8_t *header = self.file.map
         cdef uint8_t *at = self.entry(number)
         cdef uint8_t *slot = self.slot(key_hash)
-        self.reserve(number + 1)
         if number <= 1:
             put_i64(header + AT_BEGIN_TIME, store_time)
             put_i64(header + AT_BEGIN_PHYSICAL, physical_offset)
@@ -102,6 +95,10 @@ cdef class IndexFile:
             if status < 0:
                 raise OSError(-status, os.strerror(-status), self.file.path)
         return 0
+
+    cdef int64_t reserved(self) noexcept:
+        """Entries below this number have disk blocks."""
+        return (self.file.reserved - INDEX_HEADER_BYTES - self.slots * INDEX_SLOT_BYTES) // INDEX_ENTRY_BYTES
 
     @property
     def full(self):
@@ -228,19 +225,29 @@ cdef class KeyIndex:
             self.spare = None
         for file in self.files:
             file.file.close()
-        self.files = []
+        self.files, self.filling, self.room = [], None, 0
 
-    cdef int make_room(self, int64_t entries, const int32_t *hashes, Py_ssize_t count) except -1:
-        """Disk blocks and memory for so many entries from now on, in the file that is filled and in the next one; the
-        slots of these hashes, which are all over the file, are called from memory before they are wanted. OSError."""
+    cdef int make_room(self, int64_t entries) except -1:
+        """Disk blocks and memory for so many entries from now on, in the file that is filled and in the next one. OSError."""
+        if entries > self.room:
+            self.reserve(entries)
+        return 0
+
+    cdef void call_for(self, const int32_t *hashes, Py_ssize_t count) noexcept:
+        """Slots are all over the file: those of these hashes are wanted soon, all at once they come soonest."""
+        cdef Py_ssize_t n
+        if self.room > 0:
+            for n in range(count):
+                fa_prefetch(self.filling.slot(hashes[n]))
+
+    cdef int reserve(self, int64_t entries) except -1:
         cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None
         cdef int64_t used = file.count() if file is not None else 0
         cdef int64_t left = file.entries_max - used if file is not None else 0
-        cdef Py_ssize_t n
+        self.room = 0
         if left > 0:
             file.reserve(used + min(entries, left))
-            for n in range(count):
-                fa_prefetch(file.slot(hashes[n]))
+            self.filling, self.room = file, min(left, file.reserved() - used)
         if entries > left:
             if self.spare is None:
                 self.spare = <IndexFile> self.make_file(file)
@@ -249,13 +256,20 @@ cdef class KeyIndex:
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1:
         """OSError: nothing was added."""
+        cdef IndexFile file = self.filling if self.room > 0 else self.next_file()
+        self.room -= self.room > 0
+        self.dirty = True
+        return file.put(key_hash, physical_offset, store_time)
+
+    cdef IndexFile next_file(self):
+        """The one that takes the next entry, with a disk block for it. OSError."""
         cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None
         if file is None or file.count() >= file.entries_max:
             file = self.spare if self.spare is not None else <IndexFile> self.make_file(file)
             self.spare = None
             self.files.append(file)
-        self.dirty = True
-        return file.put(key_hash, physical_offset, store_time)
+        file.reserve(file.count() + 1)
+        return file
 
     def make_file(self, IndexFile before):
         """The next file, named after the local time so that it sorts behind the others."""
@@ -301,6 +315,7 @@ cdef class KeyIndex:
 
     def take_back(self, int64_t physical_offset):
         """Forget records at or behind an offset; from where the index must be built again (never above that offset)."""
+        self.room = 0
         while self.files:
             file = self.files[-1]
             _, _, begin_physical, _, _, count = file.header

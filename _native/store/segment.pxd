@@ -13,6 +13,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
+cdef int64_t unmappings                   # so many times any segment's memory was given back, or its file closed
 cdef int sync_fd(int fd) noexcept nogil
 
 @cython.final

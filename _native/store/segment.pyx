@@ -128,6 +128,9 @@ cdef int sync_fd(int fd) noexcept nogil:
     return 0
 
 
+unmappings = 0
+
+
 cdef class Segment:
     def __cinit__(self, str folder not None, int64_t base, int64_t size, str name=None):
         self.folder = folder
@@ -193,6 +196,8 @@ cdef class Segment:
         """Give the mapping back unless somebody looks at it."""
         cdef uint8_t *map = self.map
         cdef int64_t size = self.size
+        global unmappings
+        unmappings += 1
         if map is not NULL and self.views == 0:
             self.map = NULL
             with nogil:

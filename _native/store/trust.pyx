@@ -72,6 +72,7 @@ cdef int end_at(ConsumeQueue queue, int64_t entry) except -1:
         finally:
             file.release_fd()
         file.reserved = entry * ENTRY_BYTES - file.base
+        queue.tail_until = entry
     else:
         entry = queue.min_entry = 0
     queue.end_entry = queue.next_entry = queue.visible = queue.synced_entry = entry

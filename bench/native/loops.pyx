@@ -24,6 +24,7 @@ from firearrow._native.wire.header cimport Header, scan_header
 
 cdef enum:
     BATCH = 32
+    TURN_KEYS = 512
     ENTRY = 20
     ENTRY_SIZE_AT = 8
     ROOM = 1 << 16
@@ -163,11 +164,17 @@ cdef class Parts:
         return sizes
 
     def index_put(self, int64_t times):
-        """Keys whose hashes spread over the slots."""
-        cdef int64_t n
-        self.index.make_room(times, NULL, 0)
-        for n in range(times):
-            self.index.put(<int32_t> (n * 2654435761 & 0x7FFFFFFF), n, 1700000000000)
+        """Keys whose hashes spread over the slots, a turn's at a time."""
+        cdef int32_t hashes[TURN_KEYS]
+        cdef int64_t n, turn, key
+        for n in range(0, times, TURN_KEYS):
+            turn = min(times - n, <int64_t> TURN_KEYS)
+            for key in range(turn):
+                hashes[key] = <int32_t> ((n + key) * 2654435761 & 0x7FFFFFFF)
+            self.index.make_room(turn)
+            self.index.call_for(hashes, turn)
+            for key in range(turn):
+                self.index.put(hashes[key], n + key, 1700000000000)
 
     def pull(self, list codes, int64_t times, bint copy):
         """Pick BATCH messages with one of the tags (none: all) from the queue's start, and copy them; bytes of the last."""
