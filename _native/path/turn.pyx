@@ -108,9 +108,9 @@ cdef class Turn:
         """Readers may see what these speak of."""
         cdef list queues = []
         cdef Waiting waiting
-        cdef bint all = self.news.somebody_waits()
+        cdef bint heard = self.news.somebody_waits()
         for waiting in settled:
-            if all or not waiting.plain:
+            if heard or not waiting.plain:
                 waiting.name_queues(queues)
         return self.news.tell(queues)
 
