@@ -7,6 +7,7 @@ import pytest
 from firearrow._native.path.holds import HeldCall, Holds, Queue
 from firearrow._native.path.news import News
 from firearrow.broker.clock import ManualClock
+from firearrow.broker.tables import names
 from tests.broker.peers import RecordedPeer
 
 
@@ -54,3 +55,9 @@ def test_held_pulls_hear_before_others(heard: list[tuple[str, set[Queue]]]) -> N
     assert order == ["pull", "pops"]
     holds.release_all()
     loop.close()
+
+
+@pytest.mark.parametrize("topic", (names.SCHEDULE_TOPIC, names.TIMER_TOPIC))
+def test_topics_in_which_services_listen_are_the_systems_own(topic: str) -> None:
+    """None of them passes the fast lane's gate, so nobody needs to be told of its queues unless somebody waits."""
+    assert names.is_system_topic(topic)
