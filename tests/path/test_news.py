@@ -57,7 +57,7 @@ def test_held_pulls_hear_before_others(heard: list[tuple[str, set[Queue]]]) -> N
     loop.close()
 
 
-@pytest.mark.parametrize("topic", (names.SCHEDULE_TOPIC, names.TIMER_TOPIC))
+@pytest.mark.parametrize("topic", [names.SCHEDULE_TOPIC, names.TIMER_TOPIC])
 def test_topics_in_which_services_listen_are_the_systems_own(topic: str) -> None:
     """None of them passes the fast lane's gate, so nobody needs to be told of its queues unless somebody waits."""
     assert names.is_system_topic(topic)
