@@ -22,3 +22,4 @@ cdef struct Completed:
 cdef bint take_given(const Span *given, uint8_t *room, Completed *done)
 cdef bint give_key(bytes key, uint8_t *room, Completed *done)
 cdef bint add(bytes added, uint8_t *room, Completed *done)
+cdef bint is_false(const uint8_t *at, Py_ssize_t length) noexcept nogil

@@ -8,7 +8,9 @@
 cimport cython
 from libc.stdint cimport int32_t, uint8_t
 
+from firearrow._native.path.completion cimport Completed
 from firearrow._native.path.fields cimport SEND_VALUES, SendFields
+from firearrow._native.path.propertypattern cimport PropertyPattern
 from firearrow._native.wire.frame cimport Frame
 
 cdef enum:
@@ -25,6 +27,7 @@ cdef class Pattern:
     cdef int count                # of gaps; 0: nothing is known
     cdef int32_t behind           # bytes behind the last value
     cdef SendFields fields        # of the last header; its values are gone
+    cdef PropertyPattern properties
 
     cdef void learn(self, const Frame *frame, const SendFields *fields) noexcept nogil
-    cdef bint read(self, const Frame *frame, SendFields *fields) noexcept nogil
+    cdef bint read(self, const Frame *frame, SendFields *fields, uint8_t *room, Completed *done) noexcept nogil

@@ -29,6 +29,9 @@ cdef inline const uint8_t *number(const uint8_t *at, const uint8_t *end, int dig
 
 
 cdef class Pattern:
+    def __cinit__(self):
+        self.properties = PropertyPattern()
+
     cdef void learn(self, const Frame *frame, const SendFields *fields) noexcept nogil:
         cdef const uint8_t *at = frame.header
         cdef const uint8_t *end = at + frame.header_bytes
@@ -56,11 +59,12 @@ cdef class Pattern:
         self.fields = fields[0]
         self.count = known
 
-    cdef bint read(self, const Frame *frame, SendFields *fields) noexcept nogil:
-        """Whether it is like the last; all of `fields` then."""
+    cdef bint read(self, const Frame *frame, SendFields *fields, uint8_t *room, Completed *done) noexcept nogil:
+        """Whether it is like the last; all of `fields` then, and of `done` if the properties are alike, too."""
         cdef const uint8_t *at = frame.header
         cdef const uint8_t *end = at + frame.header_bytes
         cdef const uint8_t *literal = self.literals
+        cdef const uint8_t *stop
         cdef const Gap *gap
         cdef int n
         if self.count == 0 or frame.serializer != SERIALIZER_JSON:
@@ -71,9 +75,13 @@ cdef class Pattern:
             if end - at < gap.before or memcmp(at, literal, gap.before) != 0:
                 return False
             literal += gap.before
-            at = value_at(at + gap.before, end, gap.which, fields)
-            if at is NULL:
+            at += gap.before
+            stop = self.properties.take(at, end, room, done) if gap.which == PROPERTIES_VALUE else NULL
+            if stop is NULL:
+                stop = value_at(at, end, gap.which, fields)
+            if stop is NULL:
                 return False
+            at = stop
         return end - at == self.behind and memcmp(at, literal, self.behind) == 0
 
 

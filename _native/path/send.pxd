@@ -40,7 +40,8 @@ cdef class Sender:
 
     cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1
     cdef int take_alike(self, Front front, const Frame *frame) except -1
-    cdef int accept(self, Front front, const Frame *frame, const SendFields *fields) except -1
+    cdef int accept(self, Front front, const Frame *frame, const SendFields *fields, Completed *done) except -1
+    cdef bint take_properties(self, Front front, const SendFields *fields, Completed *done) except -1
     cdef bint complete(self, Completed *done) except -1
     cdef int put(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, Completed *done) except -1
     cdef int put_batch(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, const Completed *done) except -1

@@ -53,7 +53,9 @@ cdef class Sender:
 
     cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1:
         cdef SendFields fields
-        if not send_fields(header, long_names, &fields) or self.accept(front, frame, &fields) != TAKEN:
+        cdef Completed done
+        done.text.at = NULL
+        if not send_fields(header, long_names, &fields) or self.accept(front, frame, &fields, &done) != TAKEN:
             return NOT_MINE
         if frame.serializer == SERIALIZER_JSON:
             if front.pattern is None:
@@ -63,20 +65,24 @@ cdef class Sender:
 
     cdef int take_alike(self, Front front, const Frame *frame) except -1:
         cdef SendFields fields
-        return self.accept(front, frame, &fields) if front.pattern.read(frame, &fields) else NOT_MINE
+        cdef Completed done
+        done.text.at = NULL
+        if not front.pattern.read(frame, &fields, self.room, &done):
+            return NOT_MINE
+        return self.accept(front, frame, &fields, &done)
 
-    cdef int accept(self, Front front, const Frame *frame, const SendFields *fields) except -1:
+    cdef int accept(self, Front front, const Frame *frame, const SendFields *fields, Completed *done) except -1:
+        """`done`: nothing yet, or what the client gave of properties."""
         cdef const Span *name = &fields.value[TOPIC_VALUE]
         cdef void *found = self.gate.find(name.at, name.length)
         cdef Message message
-        cdef Completed done
         cdef Topic topic
         cdef Run run
         if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes or fields.sys_flag & SYS_TRANSACTION:
             return NOT_MINE
         if self.store.broken or self.store.closed or self.store.full is not None or len(front.host) == 0:
             return NOT_MINE
-        if found is NULL or not take_given(&fields.value[PROPERTIES_VALUE], self.room, &done):
+        if found is NULL or (done.text.at is NULL and not self.take_properties(front, fields, done)):
             return NOT_MINE
         topic = <Topic> found
         if not topic.sendable or fields.queue_id >= topic.queues:
@@ -87,8 +93,15 @@ cdef class Sender:
             return NOT_MINE
         self.fill(&message, front, topic, fields, run.now_ms)
         if fields.batch:
-            return self.put_batch(front, frame, fields, topic, &message, &done)
-        return self.put(front, frame, fields, topic, &message, &done)
+            return self.put_batch(front, frame, fields, topic, &message, done)
+        return self.put(front, frame, fields, topic, &message, done)
+
+    cdef bint take_properties(self, Front front, const SendFields *fields, Completed *done) except -1:
+        if not take_given(&fields.value[PROPERTIES_VALUE], self.room, done):
+            return False
+        if front.pattern is not None:
+            front.pattern.properties.learn(&fields.value[PROPERTIES_VALUE], done)
+        return True
 
     cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1:
         """All but body, properties and flag of a batch's items."""

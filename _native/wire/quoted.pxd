@@ -7,6 +7,7 @@ from firearrow._native.wire.json cimport HEADER_BAD_JSON, HEADER_OK, SPAN_ESCAPE
 cdef extern from "quotes.h" nogil:
     const uint8_t *fa_quote_or_escape(const uint8_t *at, const uint8_t *end) noexcept
     Py_ssize_t fa_copy_plain(const uint8_t *at, const uint8_t *end, uint8_t *to) noexcept
+    Py_ssize_t fa_copy_ascii(const uint8_t *at, const uint8_t *end, uint8_t *to) noexcept
 
 
 cdef inline const uint8_t *take_text(const uint8_t *at, const uint8_t *end, Span *span) noexcept nogil:

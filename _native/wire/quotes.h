@@ -22,15 +22,18 @@ static inline const uint8_t *fa_quote_or_escape(const uint8_t *at, const uint8_t
     return at;
 }
 
-/* Copy up to the first quote, backslash or control character; how many bytes. As many as `end - at` may be written. */
-static inline intptr_t fa_copy_plain(const uint8_t *at, const uint8_t *end, uint8_t *to) {
+/* Copy up to the first quote, backslash or control character, with `ascii` up to the first byte that is no ASCII, too; how
+ * many bytes. As many as `end - at` may be written. */
+static inline intptr_t fa_copy(const uint8_t *at, const uint8_t *end, uint8_t *to, const int ascii) {
     const uint8_t *first = at;
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\'), control = _mm_set1_epi8(31);
     while (end - at >= 16) {
         __m128i piece = _mm_loadu_si128((const __m128i *) at);
-        __m128i special = _mm_or_si128(_mm_cmpeq_epi8(piece, quote), _mm_cmpeq_epi8(piece, escape));
-        int found = _mm_movemask_epi8(_mm_or_si128(special, _mm_cmpeq_epi8(_mm_min_epu8(piece, control), piece)));
+        /* bytes over 127 are negative where signs count */
+        __m128i special = ascii ? _mm_cmpgt_epi8(_mm_set1_epi8(32), piece) : _mm_cmpeq_epi8(_mm_min_epu8(piece, control), piece);
+        special = _mm_or_si128(special, _mm_or_si128(_mm_cmpeq_epi8(piece, quote), _mm_cmpeq_epi8(piece, escape)));
+        int found = _mm_movemask_epi8(special);
         _mm_storeu_si128((__m128i *) to, piece);
         if (found)
             return at - first + __builtin_ctz((unsigned) found);
@@ -38,7 +41,11 @@ static inline intptr_t fa_copy_plain(const uint8_t *at, const uint8_t *end, uint
         to += 16;
     }
 #endif
-    while (at < end && *at != '"' && *at != '\\' && *at >= 32)
+    while (at < end && *at != '"' && *at != '\\' && *at >= 32 && !(ascii && *at >= 128))
         *to++ = *at++;
     return at - first;
 }
+
+static inline intptr_t fa_copy_plain(const uint8_t *at, const uint8_t *end, uint8_t *to) { return fa_copy(at, end, to, 0); }
+
+static inline intptr_t fa_copy_ascii(const uint8_t *at, const uint8_t *end, uint8_t *to) { return fa_copy(at, end, to, 1); }

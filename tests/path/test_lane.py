@@ -154,6 +154,17 @@ def test_sync_flush_holds_answers_and_news_until_the_sync(synced: Room) -> None:
     assert synced.store.max_offset("T", 0) == 4
 
 
+def test_who_waits_for_the_disk_is_told_of_each_message(synced: Room) -> None:
+    """Of headers that look alike, too."""
+    line = Line(synced)
+    line.feed(*(plain(n, WAIT="false" if n in {3, 4} else "true") for n in range(1, 7)))
+    synced.loop.turn()
+    assert line.answers() == [(3, 0), (4, 0)]
+    synced.turn.synced(synced.store.sync())
+    synced.loop.turn()
+    assert line.answers() == [(n, 0) for n in (3, 4, 1, 2, 5, 6)]
+
+
 def test_a_slow_disk_is_told_once(synced: Room) -> None:
     line = Line(synced)
     line.feed(plain(1), plain(2))

@@ -39,12 +39,18 @@ class Pair:
         assert found[0] == found[1], frame
         return found[0]
 
-    def same_logs(self) -> bool:
+    def same_stores(self) -> bool:
+        """Records, tags of the queues' entries, and what the index finds."""
         found = []
         for room in (self.known, self.fresh):
-            with CommitLog.open_readonly(Path(room.store.root) / "commitlog") as log:
-                found.append(list(log.records()))
-        return len(found[0]) > 0 and found[0] == found[1]
+            root = Path(room.store.root)
+            with CommitLog.open_readonly(root / "commitlog") as log:
+                records = list(log.records())
+            files = sorted(
+                path for name in ("consumequeue", "index") for path in (root / name).rglob("[0-9]*")
+            )
+            found.append((records, [path.read_bytes() for path in files if path.is_file()]))
+        return len(found[0][0]) > 0 and len(found[0][1]) > 1 and found[0] == found[1]
 
 
 @pytest.fixture
@@ -76,7 +82,7 @@ def test_any_byte_may_be_another(pair: Pair) -> None:
             pair.say(framed(usual))
     assert left > 0
     assert closed > 0
-    assert pair.same_logs()
+    assert pair.same_stores()
 
 
 VALUES = (
@@ -92,7 +98,7 @@ def test_more_or_less_at_its_end(pair: Pair) -> None:
         pair.say(framed(header()[:-cut]))
         pair.say(framed(header() + b" " * cut))
         pair.say(framed(header() + b"}" * cut))
-    assert pair.same_logs()
+    assert pair.same_stores()
 
 
 @pytest.mark.parametrize("name", ["b", "e", "g", "i"])
@@ -100,14 +106,14 @@ def test_values_of_all_kinds(pair: Pair, name: str) -> None:
     for value in VALUES:
         pair.say(framed(header()))
         pair.say(framed(header(ext=EXT | {name: value})))
-    assert pair.same_logs()
+    assert pair.same_stores()
 
 
 def test_numbers_of_requests(pair: Pair) -> None:
     for opaque in OPAQUES:
         pair.say(framed(header()))
         pair.say(framed(header(opaque)))
-    assert pair.same_logs()
+    assert pair.same_stores()
 
 
 def test_members_in_another_order_or_twice(pair: Pair) -> None:
@@ -124,7 +130,50 @@ def test_members_in_another_order_or_twice(pair: Pair) -> None:
             texts.append(rng.choice(('"opaque":9', '"extFields":{"b":"T"}', '"remark":"x"', '"flag":2')))
         for _ in range(2):
             pair.say(framed(("{" + ",".join(texts) + "}").encode()))
-    assert pair.same_logs()
+    assert pair.same_stores()
+
+
+UNIQUE = "UNIQ_KEY\\u000112\\u0002"
+PROPERTIES = (
+    "", UNIQUE, UNIQUE[:-6], f"{UNIQUE}TAGS\\u0001A", f"{UNIQUE}TAGS\\u0001BB\\u0002", f"{UNIQUE}TAGS\\u0001\\u0002",
+    f"TAGS\\u0001A\\u0002{UNIQUE}", f"{UNIQUE}{UNIQUE}", f"{UNIQUE}KEYS\\u0001k1 k2\\u0002own\\u0001own\\u0002",
+    f"{UNIQUE}WAIT\\u0001true\\u0002", f"{UNIQUE}WAIT\\u0001FALSE\\u0002", f"{UNIQUE}DELAY\\u00013\\u0002",
+    f"{UNIQUE}wide\\u0001ключ\\u0002", f"{UNIQUE}wide\\u0001\\u043a\\u0002", f"{UNIQUE}ключ\\u0001wide\\u0002",
+    f"{UNIQUE}back\\\\slash\\u0001a\\u0002", f"{UNIQUE}a\\u0001back\\\\slash\\u0002", f'{UNIQUE}a\\u0001\\"\\u0002',
+    f"{UNIQUE}\\u005cu005c\\u0001a\\u0002", f"{UNIQUE}a\\u0001b\\u0001c\\u0002", f"{UNIQUE}a\x01b\x02",
+    f"{UNIQUE}a\\u0001b\x02",
+    f"{UNIQUE}a\\u0001b\\t\\u0002", f"{UNIQUE}a\\u0001b\x7f\\u0002", f"{UNIQUE}a\\u0001b\udc80\\u0002",
+    f"{UNIQUE}a\\u0001{'x' * 600}",
+    "".join(f"name{n}\\u0001{n}\\u0002" for n in range(16)), "".join(f"name{n}\\u0001{n}\\u0002" for n in range(17)),
+    "".join(f"name{n}{'x' * 120}\\u0001{n}\\u0002" for n in range(5)), f"{UNIQUE}a\\u0001{'x' * 65_530}\\u0002",
+)  # fmt: skip
+"""As they stand in a header."""
+
+
+def with_properties(escaped: str, opaque: int) -> bytes:
+    raw = json.dumps("here").encode()
+    return framed(
+        header(opaque, EXT | {"i": "here"}).replace(raw, b'"%s"' % escaped.encode(errors="surrogateescape"))
+    )
+
+
+@pytest.mark.parametrize("first", range(len(PROPERTIES)))
+def test_properties_like_the_last_ones_or_others(pair: Pair, first: int) -> None:
+    for opaque, other in enumerate(PROPERTIES):
+        pair.say(with_properties(PROPERTIES[first], opaque))
+        pair.say(with_properties(PROPERTIES[first].replace("12", "3456"), opaque))
+        pair.say(with_properties(other, opaque))
+    assert pair.same_stores()
+
+
+def test_any_byte_of_properties_may_be_another(pair: Pair) -> None:
+    text, rng = f"{UNIQUE}WAIT\\u0001true\\u0002TAGS\\u0001A{'b' * 20}\\u0002", random.Random(3)
+    for at in range(len(text)):
+        for other in rng.sample('\x01\x02\x1f\x7f\udc80"\\u02A ', 4):
+            pair.say(with_properties(text, at))
+            pair.say(with_properties(text[:at] + other + text[at + 1 :], at))
+            pair.say(with_properties(text[:at] + other + text[at:], at))
+    assert pair.same_stores()
 
 
 def test_one_that_has_no_properties_is_known_again(pair: Pair) -> None:
@@ -132,23 +181,23 @@ def test_one_that_has_no_properties_is_known_again(pair: Pair) -> None:
     for opaque in range(3):
         assert pair.say(framed(header(opaque, bare))) == ([(opaque, 0)], 0, False)
     assert pair.say(framed(header(3))) == ([(3, 0)], 0, False)
-    assert pair.same_logs()
+    assert pair.same_stores()
 
 
 def test_bare_numbers_are_known_as_such(pair: Pair) -> None:
     for opaque, queue_id in ((1, 0), (2, 1), (3, 2), (4, -1), (5, 1)):
         pair.say(framed(header(opaque, EXT | {"e": queue_id, "g": 5 + opaque})))
-    assert pair.same_logs()
+    assert pair.same_stores()
 
 
 def test_a_long_header_is_read_as_a_whole_each_time(pair: Pair) -> None:
     for opaque in range(3):
         assert pair.say(framed(header(opaque, EXT | {"n": "b" * 2000})))[0] == [(opaque, 0)]
-    assert pair.same_logs()
+    assert pair.same_stores()
 
 
 def test_forms_take_turns(pair: Pair) -> None:
     for opaque in range(6):
         pair.say(plain(opaque, queue_id=opaque % 2, oneway=opaque == 3))
         pair.say(framed(header(opaque)))
-    assert pair.same_logs()
+    assert pair.same_stores()

@@ -1,0 +1,1 @@
+"""Only for `cimport`: see propertypattern.pxd."""

@@ -1,0 +1,118 @@
+"""PropertyPattern: properties that are like the last ones of their connection (see propertypattern.pxd)."""
+
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from firearrow._native.path.completion cimport GIVEN_MAX, is_false
+from firearrow._native.store.record cimport Text
+from firearrow._native.wire.json cimport SPAN_ESCAPED
+from firearrow._native.wire.quoted cimport fa_copy_ascii
+
+cdef enum:
+    SEPARATOR_BYTES = 6                   # as they stand in a header
+
+cdef enum Meaning:
+    NONE, UNIQUE_KEY, KEYS, TAGS, WAIT
+
+cdef const char *BEHIND_NAME = b"\\u0001"
+cdef const char *BEHIND_VALUE = b"\\u0002"
+
+
+cdef inline bint begins(const uint8_t *at, const uint8_t *end, const void *text, Py_ssize_t length) noexcept nogil:
+    return end - at >= length and memcmp(at, text, length) == 0
+
+
+cdef inline int meaning_of(const Text *name, const uint8_t *value, const Completed *done) noexcept nogil:
+    if value == done.found.unique_key.at:
+        return UNIQUE_KEY
+    if value == done.found.keys.at:
+        return KEYS
+    if value == done.found.tags.at:
+        return TAGS
+    return WAIT if name.length == 4 and memcmp(name.at, b"WAIT", 4) == 0 else NONE
+
+
+cdef class PropertyPattern:
+    cdef void learn(self, const Span *given, const Completed *done) noexcept nogil:
+        """`done`: what `take_given` made of it."""
+        cdef const uint8_t *at = given.at
+        cdef const uint8_t *end = at + given.length
+        cdef const uint8_t *stop = done.text.at + done.text.length
+        cdef uint8_t *literal = self.literals
+        cdef Text name = Text(at=done.text.at, length=0)
+        cdef Text value
+        cdef int known = 0
+        self.count, self.is_ended = 0, True
+        if given.kind != SPAN_ESCAPED:
+            return
+        while name.at < stop:
+            name.length = <const uint8_t *> memchr(name.at, 1, stop - name.at) - name.at
+            value.at = name.at + name.length + 1
+            value.length = <const uint8_t *> memchr(value.at, 2, stop - value.at) - value.at
+            if known == PROPERTIES_MAX or name.length + SEPARATOR_BYTES > self.literals + NAMES_BYTES_MAX - literal:
+                return
+            memcpy(literal, name.at, name.length)
+            memcpy(literal + name.length, BEHIND_NAME, SEPARATOR_BYTES)
+            self.names[known] = Name(length=<int32_t> name.length, meaning=meaning_of(&name, value.at, done))
+            known += 1
+            if not self.is_ended or not begins(at, end, literal, name.length + SEPARATOR_BYTES):
+                return
+            at += name.length + SEPARATOR_BYTES
+            literal += name.length + SEPARATOR_BYTES
+            if not begins(at, end, value.at, value.length):
+                return
+            at += value.length
+            self.is_ended = begins(at, end, BEHIND_VALUE, SEPARATOR_BYTES)
+            at += SEPARATOR_BYTES if self.is_ended else 0
+            name.at = value.at + value.length + 1
+        if at == end:
+            self.count = known
+
+    cdef const uint8_t *take(self, const uint8_t *at, const uint8_t *end, uint8_t *room, Completed *done) noexcept nogil:
+        """What stands from there up to the quote that ends it, as `take_given` makes it; that quote's place, or NULL:
+        something else stands there."""
+        cdef const uint8_t *literal = self.literals
+        cdef const uint8_t *stop = at + min(end - at, <Py_ssize_t> GIVEN_MAX)
+        cdef uint8_t *to = room
+        cdef const Name *name
+        cdef Py_ssize_t length
+        cdef int n
+        if self.count == 0:
+            return NULL
+        done.waits = True
+        memset(&done.found, 0, sizeof(done.found))
+        for n in range(self.count):
+            name = &self.names[n]
+            if not begins(at, stop, literal, name.length + SEPARATOR_BYTES):
+                return NULL
+            memcpy(to, literal, name.length)
+            to[name.length] = 1
+            literal += name.length + SEPARATOR_BYTES
+            at += name.length + SEPARATOR_BYTES
+            to += name.length + 1
+            length = fa_copy_ascii(at, stop, to)
+            if length == 0:
+                return NULL
+            note(name.meaning, Text(at=to, length=length), done)
+            at += length
+            to += length
+            to[0] = 2
+            to += 1
+            if n + 1 < self.count or self.is_ended:
+                if not begins(at, stop, BEHIND_VALUE, SEPARATOR_BYTES):
+                    return NULL
+                at += SEPARATOR_BYTES
+        if at == end or at[0] != 34:
+            return NULL
+        done.text = Text(at=room, length=to - room)
+        return at
+
+
+cdef inline void note(int meaning, Text value, Completed *done) noexcept nogil:
+    if meaning == UNIQUE_KEY:
+        done.found.unique_key = value
+    elif meaning == KEYS:
+        done.found.keys = value
+    elif meaning == TAGS:
+        done.found.tags = value
+    elif meaning == WAIT:
+        done.waits = not is_false(value.at, value.length)
