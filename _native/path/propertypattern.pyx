@@ -41,7 +41,10 @@ cdef class PropertyPattern:
         cdef Text name = Text(at=done.text.at, length=0)
         cdef Text value
         cdef int known = 0
-        self.count, self.is_ended = 0, True
+        if self.count > 0 and not self.is_doubted:
+            self.is_doubted = True
+            return
+        self.count, self.is_ended, self.is_doubted = 0, True, False
         if given.kind != SPAN_ESCAPED:
             return
         while name.at < stop:
@@ -103,6 +106,7 @@ cdef class PropertyPattern:
                 at += SEPARATOR_BYTES
         if at == end or at[0] != 34:
             return NULL
+        self.is_doubted = False
         done.text = Text(at=room, length=to - room)
         return at
 
