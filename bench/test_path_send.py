@@ -21,6 +21,7 @@ from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.uniqueid import UniqueIds
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
 FRAMES = 64
@@ -93,7 +94,7 @@ class Broker:
             Loop(), self.store, clock, sync_flush=False, sync_timeout_ms=5000, news=News(holds),
             sync_soon=self.sync, full=str, journal=self,
         )  # fmt: skip
-        sender = Sender(gate, self.store, self.turn, self, clock, str, HOST)
+        sender = Sender(gate, self.store, self.turn, self, clock, UniqueIds(HOST[:-4], 1, b"salt"), HOST)
         puller = Puller(self.store, holds, lambda *_: (4, (), 0, 0, 60_000), self.again, self, self, clock)
         self.line = Line(FastLane(sender, puller))
 

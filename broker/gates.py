@@ -12,7 +12,7 @@ from firearrow._native.path.lane import Lane
 from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
 from firearrow.broker.handlers.pull import PullHandler
-from firearrow.broker.messageids import UniqueIds
+from firearrow.broker.messageids import unique_ids
 from firearrow.broker.messages import Property, properties_text
 from firearrow.broker.options import Options
 from firearrow.broker.parts import Parts
@@ -27,9 +27,8 @@ class Gates:
         self._topics = parts.state.topics
         self._gate = Gate()
         self._may_order = bool(parts.config.options.broker_permission & names.PERM_WRITE)
-        ids = UniqueIds(store_host[:-4])
         self._sender = Sender(
-            self._gate, parts.store, parts.turn, parts.stats, parts.clock, ids.next, store_host
+            self._gate, parts.store, parts.turn, parts.stats, parts.clock, unique_ids(store_host), store_host
         )
         self._puller = Puller(
             parts.store, holds, pulls.plain, pulls.again, parts.state.offsets, parts.stats, parts.clock

@@ -1,11 +1,11 @@
 """Message ids: the offset id that names a record's place, and the unique id that a client (else the broker) gives."""
 
-import datetime
 import functools
 import os
-import random
 import socket
 import struct
+
+from firearrow._native.wire.uniqueid import UniqueIds
 
 
 @functools.lru_cache(maxsize=4096)
@@ -29,25 +29,6 @@ def offset_of(message_id: str) -> int:
     return int.from_bytes(bytes.fromhex(message_id)[-8:], signed=True)
 
 
-class UniqueIds:
-    """Java's form: address 4, process 2, maker 4, milliseconds since the month began 4, counter 2 bytes; in hex."""
-
-    def __init__(self, ip: bytes) -> None:
-        self._prefix = ip[-4:] + struct.pack(">HI", os.getpid() & 0xFFFF, random.getrandbits(32))
-        self._month_ends_ms = 0
-        self._month_began_ms = 0
-        self._count = random.getrandbits(16)
-
-    def next(self, now_ms: int) -> str:
-        if now_ms >= self._month_ends_ms:
-            self._turn_month(now_ms)
-        self._count = (self._count + 1) & 0xFFFF
-        since = (now_ms - self._month_began_ms) & 0xFFFFFFFF
-        return (self._prefix + struct.pack(">IH", since, self._count)).hex().upper()
-
-    def _turn_month(self, now_ms: int) -> None:
-        now = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
-        began = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        ends = (began + datetime.timedelta(days=32)).replace(day=1)
-        self._month_began_ms = int(began.timestamp() * 1000)
-        self._month_ends_ms = int(ends.timestamp() * 1000)
+def unique_ids(store_host: bytes) -> UniqueIds:
+    """For messages that came without one; none that this broker or another one gives comes twice."""
+    return UniqueIds(store_host[:-4], os.getpid(), os.urandom(4))

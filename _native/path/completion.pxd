@@ -3,16 +3,16 @@
 # timer, a transaction, a priority, light queues) is not mine, nor are texts that are not in their plain form: pieces
 # without a name or value, a name that comes twice, broken UTF-8.
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.store.record cimport Properties, Text
 from firearrow._native.wire.json cimport Span
+from firearrow._native.wire.uniqueid cimport UNIQUE_ID_MAX, UniqueIds
 
 cdef enum:
     GIVEN_MAX = 65536             # bytes of properties as they stand in the header
     ADDED_MAX = 4096              # bytes of what the broker adds
-    ID_BYTES_MAX = 128            # of a unique key that the broker gives
-    ROOM_BYTES = GIVEN_MAX + 1 + ID_BYTES_MAX + 16 + ADDED_MAX
+    ROOM_BYTES = GIVEN_MAX + 1 + UNIQUE_ID_MAX + 16 + ADDED_MAX
 
 cdef struct Completed:
     Text text                     # in `room`
@@ -20,6 +20,6 @@ cdef struct Completed:
     bint waits                    # for the disk (the property WAIT)
 
 cdef bint take_given(const Span *given, uint8_t *room, Completed *done)
-cdef bint give_key(bytes key, uint8_t *room, Completed *done)
+cdef void give_key(UniqueIds ids, int64_t now_ms, uint8_t *room, Completed *done) noexcept
 cdef bint add(bytes added, uint8_t *room, Completed *done)
 cdef bint is_false(const uint8_t *at, Py_ssize_t length) noexcept nogil

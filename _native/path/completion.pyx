@@ -19,7 +19,7 @@ cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 10, 8, 7]
 
 
 cdef bint take_given(const Span *given, uint8_t *room, Completed *done):
-    """What the client gave. False: not mine. Does not raise, as those below."""
+    """What the client gave. False: not mine. Does not raise."""
     cdef Py_ssize_t length = 0
     done.waits = True
     memset(&done.found, 0, sizeof(done.found))
@@ -41,18 +41,14 @@ cdef bint take_given(const Span *given, uint8_t *room, Completed *done):
     return True
 
 
-cdef bint give_key(bytes key, uint8_t *room, Completed *done):
+cdef void give_key(UniqueIds ids, int64_t now_ms, uint8_t *room, Completed *done) noexcept:
     """Behind what the client gave, which has no unique key."""
     cdef uint8_t *to = room + done.text.length
-    cdef Py_ssize_t length = len(key)
-    if length > ID_BYTES_MAX:
-        return False
     memcpy(to, b"UNIQ_KEY\x01", 9)
-    memcpy(to + 9, PyBytes_AS_STRING(key), length)
-    to[9 + length] = 2
-    done.found.unique_key = Text(at=to + 9, length=length)
-    done.text.length += length + 10
-    return True
+    ids.write(<char *> to + 9, now_ms)
+    to[9 + ids.length] = 2
+    done.found.unique_key = Text(at=to + 9, length=ids.length)
+    done.text.length += ids.length + 10
 
 
 cdef bint add(bytes added, uint8_t *room, Completed *done):

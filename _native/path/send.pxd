@@ -20,6 +20,7 @@ from firearrow._native.store.store cimport MessageStore
 from firearrow._native.wire.clocks cimport Clock
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
+from firearrow._native.wire.uniqueid cimport UniqueIds
 
 @cython.final
 cdef class Sender:
@@ -28,7 +29,7 @@ cdef class Sender:
     cdef Turn turn
     cdef Clock clock
     cdef object stats
-    cdef object next_id                   # now in ms → a unique key
+    cdef UniqueIds ids
     cdef bytes host                       # our address as records hold it
     cdef bytes added                      # properties that the broker adds
     cdef int64_t from_ms                  # no sends are taken before

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import Protocol
 
 from firearrow._native.path.count import Count
@@ -6,6 +5,7 @@ from firearrow._native.path.gate import Gate
 from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.clocks import Clock
+from firearrow._native.wire.uniqueid import UniqueIds
 
 class Stats(Protocol):
     def counts(self, topic: str) -> tuple[Count, Count]: ...
@@ -21,10 +21,10 @@ class Sender:
         turn: Turn,
         stats: Stats,
         clock: Clock,
-        next_id: Callable[[int], str],
+        ids: UniqueIds,
         host: bytes,
     ) -> None:
-        """`next_id(now_ms)`: a unique key for a message without one; `host`: our address as records hold it."""
+        """`ids`: unique keys of messages without one; `host`: our address as records hold it."""
     def configure(self, added: bytes, marks: dict[str, str], from_ms: int) -> None:
         """`added`: properties that every message gets; `marks`: fields that every answer begins with; `from_ms`: no
         send is taken before."""

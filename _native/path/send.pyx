@@ -27,13 +27,13 @@ cdef inline Text text_of(bytes data):
 
 
 cdef class Sender:
-    def __cinit__(self, Gate gate not None, MessageStore store not None, Turn turn not None, stats, Clock clock not None, next_id, bytes host not None):
+    def __cinit__(self, Gate gate not None, MessageStore store not None, Turn turn not None, stats, Clock clock not None, UniqueIds ids not None, bytes host not None):
         self.gate = gate
         self.store = store
         self.turn = turn
         self.stats = stats
         self.clock = clock
-        self.next_id = next_id
+        self.ids = ids
         self.host = host
         self.counted = []
         self.room = <uint8_t *> PyMem_Malloc(ROOM_BYTES)
@@ -140,8 +140,8 @@ cdef class Sender:
 
     cdef bint complete(self, Completed *done) except -1:
         """A unique key if the client gave none, and what every message gets."""
-        if done.found.unique_key.length == 0 and not give_key(self.next_id(self.run.now_ms).encode(), self.room, done):
-            return False
+        if done.found.unique_key.length == 0:
+            give_key(self.ids, self.run.now_ms, self.room, done)
         return add(self.added, self.room, done)
 
     cdef int put_batch(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, const Completed *done) except -1:

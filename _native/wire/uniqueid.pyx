@@ -4,6 +4,7 @@ cimport cython
 from cpython.unicode cimport PyUnicode_New
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
+from libc.time cimport localtime_r, mktime, time_t, tm
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 cdef extern from "Python.h":
@@ -18,13 +19,12 @@ cdef const char *DIGITS = "0123456789ABCDEF"
 
 @cython.final
 cdef class UniqueIds:
-    def __init__(self, bytes host not None, int process, bytes salt not None, month_of):
+    def __init__(self, bytes host not None, int process, bytes salt not None):
         cdef bytes prefix = (host + (process & 0xFFFF).to_bytes(2, "big") + salt).hex().upper().encode()
         if len(host) not in (4, 16) or len(salt) != 4:
             raise ValueError("a unique id wants 4 or 16 bytes of address and 4 of salt")
-        self.prefix_length = len(prefix)
-        memcpy(self.prefix, <const char *> prefix, self.prefix_length)
-        self.month_of = month_of
+        memcpy(self.prefix, <const char *> prefix, len(prefix))
+        self.length = len(prefix) + TAIL
 
     cpdef str next(self):
         cdef timespec now
@@ -32,21 +32,35 @@ cdef class UniqueIds:
         return self.at(<int64_t> now.tv_sec * 1000 + now.tv_nsec // 1000000)
 
     cpdef str at(self, int64_t now_ms):
+        cdef str text = PyUnicode_New(self.length, 127)
+        self.write(<char *> PyUnicode_DATA(text), now_ms)
+        return text
+
+    cdef void write(self, char *to, int64_t now_ms) noexcept:
         cdef int64_t elapsed
-        cdef str text
-        cdef char *to
+        cdef Py_ssize_t prefix = self.length - TAIL
         if now_ms >= self.month_end:
-            self.month_start, self.month_end = self.month_of(now_ms)
+            self.turn_month(now_ms)
         elapsed = now_ms - self.month_start
         if -STEP_BACK_MS < elapsed < 0:
             elapsed = 0
-        text = PyUnicode_New(self.prefix_length + TAIL, 127)
-        to = <char *> PyUnicode_DATA(text)
-        memcpy(to, self.prefix, self.prefix_length)
-        put_hex(to + self.prefix_length, <uint32_t> elapsed, 8)
-        put_hex(to + self.prefix_length + 8, self.counter, 4)
+        memcpy(to, self.prefix, prefix)
+        put_hex(to + prefix, <uint32_t> elapsed, 8)
+        put_hex(to + prefix + 8, self.counter, 4)
         self.counter += 1
-        return text
+
+    cdef void turn_month(self, int64_t now_ms) noexcept:
+        cdef time_t seconds = now_ms // 1000
+        cdef tm now
+        localtime_r(&seconds, &now)               # every i64 of ms has a year
+        self.month_start = month_ms(now.tm_year, now.tm_mon)
+        self.month_end = month_ms(now.tm_year, now.tm_mon + 1)
+
+
+cdef inline int64_t month_ms(int year, int month) noexcept nogil:
+    """When it begins by the local clock, in ms. `month` may be 12: the next year's first."""
+    cdef tm first = tm(tm_year=year, tm_mon=month, tm_mday=1, tm_hour=0, tm_min=0, tm_sec=0, tm_isdst=-1)
+    return <int64_t> mktime(&first) * 1000
 
 
 cdef inline void put_hex(char *to, uint32_t value, int digits) noexcept nogil:

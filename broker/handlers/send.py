@@ -12,7 +12,7 @@ from firearrow.broker.errors import Refusal
 from firearrow.broker.life.admission import Admission, SendRequest, queue_of
 from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
 from firearrow.broker.life.retries import Retries
-from firearrow.broker.messageids import UniqueIds, host_bytes, offset_id
+from firearrow.broker.messageids import host_bytes, offset_id, unique_ids
 from firearrow.broker.messages import Message, Property, properties_of
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.stats import Stats
@@ -63,7 +63,7 @@ class SendHandler:
         self._stats = stats
         self._prepare = prepare
         self._recall_handle = recall_handle
-        self._unique_ids = UniqueIds(appender.store_host[:-4])
+        self._unique_ids = unique_ids(appender.store_host)
 
     def routes(self) -> Routes:
         return {
@@ -132,7 +132,7 @@ class SendHandler:
         properties.pop(Property.POP_CHECK_POINT, None)
         properties.pop(Property.MULTI_QUEUE_OFFSET, None)
         if not properties.get(Property.UNIQUE_KEY):
-            properties[Property.UNIQUE_KEY] = self._unique_ids.next(self._clock.now_ms())
+            properties[Property.UNIQUE_KEY] = self._unique_ids.at(self._clock.now_ms())
         message = Message(
             wanted.topic,
             queue_id,

@@ -1,10 +1,8 @@
 """Message ids: the forms that clients take apart again."""
 
-import datetime
-
 import pytest
 
-from firearrow.broker.messageids import UniqueIds, host_bytes, offset_id
+from firearrow.broker.messageids import host_bytes, offset_id, unique_ids
 
 
 @pytest.mark.parametrize(
@@ -23,15 +21,9 @@ def test_an_offset_id_is_that_of_the_golden_store() -> None:
     assert offset_id(host_bytes("127.0.0.2", 20911), 0x226E4) == "7F000002000051AF00000000000226E4"
 
 
-def test_unique_ids_are_unique_and_tell_their_time() -> None:
-    ids = UniqueIds(bytes([127, 0, 0, 1]))
-    now_ms = int(datetime.datetime(2026, 11, 21, 12, tzinfo=datetime.UTC).timestamp() * 1000)
-    made = [ids.next(now_ms) for _ in range(65536)]
-    assert len(set(made)) == 65536
-    assert all(len(one) == 32 and one.startswith("7F000001") for one in made)
-    began = (
-        datetime.datetime.fromtimestamp(now_ms / 1000)
-        .astimezone()
-        .replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    )
-    assert int(made[0][20:28], 16) == now_ms - int(began.timestamp() * 1000)
+def test_unique_ids_bear_the_stores_address_and_no_two_makers_give_the_same() -> None:
+    one, other = (unique_ids(host_bytes("127.0.0.1", 10911)) for _ in range(2))
+    made = [ids.at(1_800_000_000_000) for ids in (one, other) for _ in range(100)]
+    assert len(set(made)) == 200
+    assert all(len(each) == 32 and each.startswith("7F000001") for each in made)
+    assert len(unique_ids(host_bytes("fe80::1", 10911)).next()) == 56

@@ -18,7 +18,7 @@ COMPRESSED, ZLIB, HALF = 0x1, 0x300, 0x4
 
 
 def preparer(namespace: str | None = None, **options: object) -> Preparer:
-    ids = UniqueIds(b"\x7f\0\0\1", 1, b"salt", lambda now_ms: (now_ms, now_ms + 1000))
+    ids = UniqueIds(b"\x7f\0\0\1", 1, b"salt")
     return Preparer("g", ProducerOptions(**options), Namespace(namespace), ids, False)  # type: ignore[arg-type]
 
 

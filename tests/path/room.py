@@ -12,6 +12,7 @@ from firearrow._native.path.send import Sender
 from firearrow._native.path.turn import Turn
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.uniqueid import UniqueIds
 from firearrow.broker.clock import ManualClock
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.messageids import host_bytes
@@ -90,11 +91,14 @@ class Line(Front):
 
     def answers(self) -> list[tuple[int, int]]:
         """(opaque, code) of all that was written, in order."""
+        return [(answer.opaque, answer.code) for answer in self.commands()]
+
+    def commands(self) -> list[RemotingCommand]:
+        """All that was written, in order."""
         data, found = b"".join(self.wire.writes), []
         while data:
             size = 4 + int.from_bytes(data[:4], "big")
-            answer = RemotingCommand.decode(data[:size])
-            found.append((answer.opaque, answer.code))
+            found.append(RemotingCommand.decode(data[:size]))
             data = data[size:]
         return found
 
@@ -115,7 +119,8 @@ class Room:
         )  # fmt: skip
         self.gate = Gate()
         self.gate.put("T", queues=2, sendable=True)
-        self.sender = Sender(self.gate, self.store, self.turn, self.stats, self.clock, lambda _: "made", HOST)
+        ids = UniqueIds(HOST[:-4], 1, b"salt")
+        self.sender = Sender(self.gate, self.store, self.turn, self.stats, self.clock, ids, HOST)
         self.stats.source(self.sender.count)
         self.sender.configure(b"CLUSTER\x01c\x02", {"MSG_REGION": "r"}, 0)
         self.lane = FastLane(self.sender, None)

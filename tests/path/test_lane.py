@@ -13,7 +13,8 @@ from firearrow._native.store.record import decode
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.path.room import Line, Room, delayed, keyless, plain
+from firearrow._native.wire.uniqueid import UniqueIds
+from tests.path.room import HOST, Line, Room, delayed, keyless, plain
 
 DISK_TIMEOUT, NOT_AVAILABLE = 10, 14
 
@@ -95,7 +96,9 @@ def test_a_message_without_a_unique_key_gets_one(room: Room) -> None:
     entry = room.store.entries("T", 0, 1, 1)[0]
     record = room.store.record_at(entry.physical_offset)
     assert record is not None
-    assert decode(record).properties_bytes == b"K\x01v\x02UNIQ_KEY\x01made\x02CLUSTER\x01c\x02"
+    given = UniqueIds(HOST[:-4], 1, b"salt").at(room.clock.now_ms())
+    assert decode(record).properties_bytes == f"K\x01v\x02UNIQ_KEY\x01{given}\x02CLUSTER\x01c\x02".encode()
+    assert [answer.ext["transactionId"] for answer in line.commands() if answer.opaque == 2] == [given]
 
 
 def test_one_way_sends_are_stored_and_not_answered(room: Room) -> None:

@@ -1,7 +1,9 @@
 """Messages on their way out: properties as text, batch bodies, unique ids."""
 
 import struct
-from datetime import UTC, datetime
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,56 +13,72 @@ from firearrow._native.wire.outgoing import batch_body, message_properties
 from firearrow._native.wire.uniqueid import UniqueIds
 from firearrow.client.message import Message, decode_properties
 
-MONTH = 30 * 86400 * 1000
+MIDDLE = datetime(2026, 11, 15, 12)
 
 
-def month_of(now_ms: int) -> tuple[int, int]:
-    start = now_ms // MONTH * MONTH
-    return start, start + MONTH
+def ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def since_month(moment: datetime) -> int:
+    """ms by the local clock's calendar."""
+    return ms(moment) - ms(moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0))
 
 
 def ids(host: bytes = bytes([10, 0, 0, 7])) -> UniqueIds:
-    return UniqueIds(host, 0x12345, b"\xab\xcd\xef\x01", month_of)
+    return UniqueIds(host, 0x12345, b"\xab\xcd\xef\x01")
+
+
+@pytest.fixture(params=["UTC", "Asia/Shanghai", "Europe/Berlin", "America/St_Johns"])
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield request.param
+    monkeypatch.undo()
+    time.tzset()
 
 
 def test_an_id_tells_address_process_salt_time_and_number() -> None:
-    made = ids()
-    assert made.at(5 * MONTH + 0x1234) == "0A000007" + "2345" + "ABCDEF01" + "00001234" + "0000"
-    assert made.at(5 * MONTH + 0x1235) == "0A000007" + "2345" + "ABCDEF01" + "00001235" + "0001"
-    assert len(ids(bytes(16)).next()) == 56
+    made, elapsed = ids(), since_month(MIDDLE)
+    assert made.at(ms(MIDDLE)) == "0A000007" + "2345" + "ABCDEF01" + f"{elapsed:08X}" + "0000"
+    assert made.at(ms(MIDDLE) + 1) == "0A000007" + "2345" + "ABCDEF01" + f"{elapsed + 1:08X}" + "0001"
+    assert (made.length, ids(bytes(16)).length, len(ids(bytes(16)).next())) == (32, 56, 56)
 
 
 def test_the_number_wraps_and_ids_of_one_moment_differ() -> None:
     made = ids()
-    many = [made.at(5 * MONTH) for _ in range(65536)]
+    many = [made.at(ms(MIDDLE)) for _ in range(65536)]
     assert len(set(many)) == 65536
     assert many[-1].endswith("FFFF")
-    assert made.at(5 * MONTH).endswith("0000")
+    assert made.at(ms(MIDDLE)).endswith("0000")
 
 
-def test_time_counts_from_the_month() -> None:
+@pytest.mark.parametrize("month", range(1, 13))
+def test_time_counts_from_the_month_of_the_local_clock(zone: str, month: int) -> None:
+    """Clocks are put forward and back in some."""
     made = ids()
-    assert made.at(6 * MONTH - 1)[20:28] == f"{MONTH - 1:08X}"
-    assert made.at(6 * MONTH)[20:28] == "00000000"
+    last = datetime(2026 + month // 12, month % 12 + 1, 1) - timedelta(milliseconds=1)
+    for moment in (datetime(2026, month, 1), datetime(2026, month, 28, 3, 4, 5), last):
+        assert made.at(ms(moment))[20:28] == f"{since_month(moment):08X}"
+    assert made.at(ms(last) + 1)[20:28] == "00000000"
 
 
 def test_a_clock_that_steps_back_a_little_stands_still() -> None:
-    made = ids()
-    made.at(5 * MONTH)
-    assert made.at(5 * MONTH - 999_999)[20:28] == "00000000"
-    assert made.at(5 * MONTH - 1_000_000)[20:28] == struct.pack(">i", -1_000_000).hex().upper()
+    made, first = ids(), MIDDLE.replace(day=1, hour=0)
+    made.at(ms(first))
+    assert made.at(ms(first) - 999_999)[20:28] == "00000000"
+    assert made.at(ms(first) - 1_000_000)[20:28] == struct.pack(">i", -1_000_000).hex().upper()
 
 
 def test_an_id_of_now_tells_the_time() -> None:
-    before = int(datetime.now(UTC).timestamp() * 1000)
-    elapsed = int(ids().next()[20:28], 16)
-    assert 0 <= elapsed - (before - month_of(before)[0]) < 60_000
+    before = datetime.now()
+    assert 0 <= int(ids().next()[20:28], 16) - since_month(before) < 60_000
 
 
 @pytest.mark.parametrize(("host", "salt"), [(bytes(5), bytes(4)), (bytes(4), bytes(3))])
 def test_ids_want_an_address_and_a_salt(host: bytes, salt: bytes) -> None:
     with pytest.raises(ValueError, match="unique id"):
-        UniqueIds(host, 1, salt, month_of)
+        UniqueIds(host, 1, salt)
 
 
 @pytest.mark.parametrize(
