@@ -72,13 +72,27 @@ def sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
     return [send_frame(n % QUEUES, bytes(body_bytes), n + 1, topic=topic) for n in range(DISTINCT)]
 
 
+def featured_sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
+    """As those of `sends`, with a key each."""
+    return [_send_of(n, body_bytes, featured(n + 1), topic) for n in range(DISTINCT)]
+
+
 def plain_sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
-    """As long as those of `sends`, with a property that means nothing to a broker instead of tags and a unique key."""
+    """With records as long as those of `featured_sends`: a property that means nothing is there for tag and key."""
     found = []
     for n in range(DISTINCT):
-        text = f"other\x01{'x' * (len(properties(n + 1)) - 7)}\x02"
-        found.append(send_frame(n % QUEUES, bytes(body_bytes), n + 1, topic=topic, text=text))
+        text = f"UNIQ_KEY\x01{n + 1:032X}\x02WAIT\x01true\x02other\x01"
+        filled = text + "x" * (len(featured(n + 1)) - len(text) - 1) + "\x02"
+        found.append(_send_of(n, body_bytes, filled, topic))
     return found
+
+
+def featured(number: int) -> str:
+    return f"{properties(number)}KEYS\x01{number:08}\x02"
+
+
+def _send_of(n: int, body_bytes: int, text: str, topic: str) -> bytes:
+    return send_frame(n % QUEUES, bytes(body_bytes), n + 1, topic=topic, text=text)
 
 
 def topic_sends(names: Sequence[str], body_bytes: int) -> list[bytes]:

@@ -109,7 +109,7 @@ def beside_idlers() -> Row:
 
 
 def features() -> Row:
-    """Tags, keys and the index of them against messages of the same length without any."""
+    """Tags, keys and the index against messages of the same length with a unique key alone, which is not indexed."""
 
     def work(make: Callable[[int], list[bytes]]) -> Work:
         return lambda server, part: load.drive(
@@ -118,7 +118,7 @@ def features() -> Row:
 
     return Row(
         "hot features, 8 x 32, 128 B", OURS,
-        {OURS: work(frames.sends), BARE: work(frames.plain_sends)},
+        {OURS: work(frames.featured_sends), BARE: work(frames.plain_sends)},
         (rows.more_cpu(BARE, 0.1),),
         prepare=lambda server, part: load.create_topic(server.address, frames.TOPIC),
     )  # fmt: skip
