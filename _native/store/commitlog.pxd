@@ -43,6 +43,7 @@ cdef class CommitLog:
     cdef public int64_t refused           # entries met that do not agree with the record they point to
     cdef public int64_t size_max          # of one record
 
+    cdef int64_t start(self) except -1
     cdef Segment segment_at(self, int64_t physical_offset)
     cdef const uint8_t *bytes_at(self, int64_t physical_offset, int64_t *available) except? NULL
     cdef int64_t staged_end(self) noexcept

@@ -98,6 +98,9 @@ cdef class CommitLog:
 
     @property
     def min_offset(self):
+        return self.start()
+
+    cdef int64_t start(self) except -1:
         return (<Segment> self.segments[0]).base if self.segments else self.written
 
     @property

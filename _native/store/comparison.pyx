@@ -196,7 +196,7 @@ cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) ex
         return False
     if get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
         return True
-    if 0 <= get_i64(at) < log.min_offset:
+    if 0 <= get_i64(at) < log.start():
         return gone
     if get_i64(at) < 0 or log.look(get_i64(at), False, &view) != RECORD_OK:
         return False

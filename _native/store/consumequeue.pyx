@@ -222,7 +222,7 @@ cdef class ConsumeQueue:
         cdef const uint8_t *at = self.entry_at(entry) if self.min_entry <= entry < self.visible else NULL
         cdef const uint8_t *record
         cdef int64_t available = 0
-        if at is NULL or get_i64(at) < log.min_offset or get_i64(at) + get_i32(at + ENTRY_AT_SIZE) > log.written:
+        if at is NULL or get_i64(at) < log.start() or get_i64(at) + get_i32(at + ENTRY_AT_SIZE) > log.written:
             return -1
         record = log.bytes_at(get_i64(at), &available)
         return -1 if record is NULL or available < 91 else store_time_at(record)

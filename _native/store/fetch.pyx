@@ -165,7 +165,7 @@ cdef const uint8_t *record_bytes(CommitLog log, ConsumeQueue queue, int64_t entr
     cdef const uint8_t *at
     if size[0] == PRE_BLANK_SIZE or is_gone(log, queue, entry, physical):
         return NULL
-    if size[0] >= RECORD_FIXED_BYTES and log.min_offset <= physical <= log.written - size[0]:
+    if size[0] >= RECORD_FIXED_BYTES and log.start() <= physical <= log.written - size[0]:
         at = log.bytes_at(physical, &available)
         if at is not NULL and size[0] <= available and get_i32(at) == size[0] and (
             get_i64(at + AT_QUEUE_OFFSET) == entry and get_i32(at + AT_QUEUE_ID) == queue.queue_id or is_also_for(log, queue, entry, physical)
@@ -178,9 +178,9 @@ cdef const uint8_t *record_bytes(CommitLog log, ConsumeQueue queue, int64_t entr
 cdef bint is_gone(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical) except -1:
     """Whether its record went with the log's start: then the one before it did, too."""
     cdef uint8_t before[ENTRY_BYTES]
-    if not 0 <= physical < log.min_offset:
+    if not 0 <= physical < log.start():
         return False
-    return entry <= queue.min_entry or not queue.look(entry - 1, before) or get_i64(before) < log.min_offset
+    return entry <= queue.min_entry or not queue.look(entry - 1, before) or get_i64(before) < log.start()
 
 
 cdef bint is_also_for(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical) except -1:
