@@ -37,6 +37,7 @@ cdef class Sender:
     cdef Run run
     cdef list counted                     # Topics that have something to tell
     cdef int64_t runs
+    cdef Py_ssize_t answers_bytes         # that the last run has so far
     cdef uint8_t *room
 
     cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1

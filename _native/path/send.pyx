@@ -20,6 +20,7 @@ from firearrow._native.store.places import PutRefused
 cdef enum:
     KEPT = 0x703                          # of a sender's sysFlag: compressed, multi tags, the kind of compression
     MULTI_TAGS = 0x2
+    ANSWERS_BYTES = 65536                 # for which a turn has room at once if the one before took so many
 
 
 cdef inline Text text_of(bytes data):
@@ -198,6 +199,7 @@ cdef class Sender:
         self.receipt.write(
             self.run.answers, frame.serializer, fields.opaque, &done.found.unique_key, queue.queue_id, queue_offset, places, count
         )
+        self.answers_bytes = self.run.answers.size
         return self.run.finish()
 
     # ---- the turn ----
@@ -208,6 +210,7 @@ cdef class Sender:
         if self.run is None or self.run.closed:
             self.runs += 1
             run = Run(self.runs, self.clock.now_ms(), self.clock.monotonic_ms())
+            run.answers.reserve(min(self.answers_bytes, <Py_ssize_t> ANSWERS_BYTES))
             self.turn.join(run)
             self.run = run
         return self.run

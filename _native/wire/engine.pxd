@@ -1,7 +1,8 @@
 # Sockets of our own beside the loop's: one epoll set, which the loop watches as one reader.
 #
 #   a pass   epoll_wait → for each ready socket recv into the window → frames to its connection      (EVENTS_MAX, PASS_S)
-#            → what was planned behind the last socket: the turn's write, then one send for each connection
+#            → what was planned behind the last socket: the turn's write, then one send for each connection; then what
+#            that planned: one send to each consumer that it woke
 #
 # What a pass leaves comes first in the next one, then whom epoll names anew; the kernel puts who was named behind the
 # others. So no flood keeps the other sockets or the loop's own callbacks waiting.
@@ -22,10 +23,12 @@ cdef class Engine:
     cdef list planned
     cdef object waiting                   # deque of (Wire, its events): named by epoll, and not served yet
     cdef readonly bint passing
+    cdef bint timed                       # `now` is the time: from a pass's beginning to its end
     cdef double now
 
     cdef double moment(self) except -1
     cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1
+    cdef int run_planned(self) except -1
     cdef int serve_ready(self, long long deadline) except -1
     cdef int serve_waiting(self, long long deadline) except -1
     cdef int serve(self, Wire wire, uint32_t events) except -1

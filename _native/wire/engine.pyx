@@ -61,14 +61,14 @@ cdef class Engine:
     # ---- what connections and the turn see instead of the loop ----
 
     def time(self):
-        """As the loop's; in a pass, when it began."""
+        """As the loop's; from a pass's beginning to its end, when it began."""
         return self.moment()
 
     cdef double moment(self) except -1:
-        return self.now if self.passing else self.loop.time()
+        return self.now if self.timed else self.loop.time()
 
     def call_soon(self, callback):
-        """Behind the pass's last socket, or in the loop's next turn."""
+        """Behind the pass's last socket, or behind what was planned there, or in the loop's next turn."""
         if self.passing:
             self.planned.append(callback)
         else:
@@ -103,17 +103,34 @@ cdef class Engine:
         """One pass; the loop calls it when any of the sockets is ready."""
         cdef long long deadline = nanoseconds() + PASS_NS
         self.now = self.loop.time()
-        self.passing = True
+        self.passing = self.timed = True
         try:
             if self.waiting:
                 self.serve_waiting(deadline)
             else:
                 self.serve_ready(deadline)
         finally:
-            self.passing = False
             if self.waiting:
                 self.loop.call_soon(self.turn)
             self.end_pass()
+
+    def end_pass(self):
+        """What was planned, then what that planned; what comes of this is for the loop."""
+        try:
+            self.run_planned()
+            self.passing = False
+            self.run_planned()
+        finally:
+            self.passing = self.timed = False
+
+    cdef int run_planned(self) except -1:
+        planned, self.planned = self.planned, []
+        for callback in planned:
+            try:
+                callback()
+            except Exception as error:
+                self.loop.call_exception_handler({"message": f"{callback} failed", "exception": error})
+        return 0
 
     cdef int serve_ready(self, long long deadline) except -1:
         cdef epoll_event events[EVENTS_MAX]
@@ -137,14 +154,6 @@ cdef class Engine:
             if nanoseconds() > deadline:
                 break
         return 0
-
-    def end_pass(self):
-        planned, self.planned = self.planned, []
-        for callback in planned:
-            try:
-                callback()
-            except Exception as error:
-                self.loop.call_exception_handler({"message": f"{callback} failed", "exception": error})
 
     cdef int serve(self, Wire wire, uint32_t events) except -1:
         """A fault of one connection ends that one. One that is not read any more since epoll named it is left alone."""

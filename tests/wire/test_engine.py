@@ -123,6 +123,28 @@ def test_what_is_planned_in_a_pass_runs_behind_its_last_socket(room: Room) -> No
     room.until(lambda: seen[-1] == "later")
 
 
+def test_what_that_plans_comes_right_behind_it_and_the_rest_in_the_loops_next_turn(room: Room) -> None:
+    seen: list[str] = []
+
+    def first() -> None:
+        room.loop.call_soon(seen.append, "loop")
+        room.engine.call_soon(second)
+        seen.append("first")
+
+    def second() -> None:
+        room.engine.call_soon(lambda: seen.append("third"))
+        seen.append("second")
+
+    class Planning(Conn):
+        def received(self, command: RemotingCommand) -> None:
+            room.engine.call_soon(first)
+
+    peer, _ = room.join(Planning(room.loop))
+    peer.sendall(frame())
+    room.until(lambda: len(seen) == 4)
+    assert seen == ["first", "second", "loop", "third"]
+
+
 @pytest.mark.parametrize("cut", [1, 3, 7, 50])
 def test_frames_come_out_whole_whatever_the_cuts(room: Room, cut: int) -> None:
     conn, peer, _ = room.echo(None)
