@@ -1,5 +1,6 @@
 """What `put` takes and refuses, and every answer of `get`."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from firearrow._native.store.hash import java_hash
 from firearrow._native.store.places import PutRefused
 from firearrow._native.store.record import decode
+from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import GetStatus, MessageStore
 from tests.store.stores import HOST, HOST_V6, bodies, item, open_store, properties_of, put, read, split
 
@@ -246,3 +248,29 @@ def test_a_place_that_is_no_record_gives_nothing(store: MessageStore) -> None:
     store.write()
     for offset in (-1, 1, forged.physical_offset + 88, store.written, 1 << 62):
         assert store.record_at(offset) is None
+
+
+def test_what_was_written_last_is_read_while_more_is_staged_and_after_a_failed_write(
+    store: MessageStore,
+) -> None:
+    """It stands in memory until the next message is staged there."""
+
+    def seen() -> list[bytes]:
+        return [record.body for record in read(store)]
+
+    put(store, b"first")
+    put(store, b"second")
+    store.write()
+    assert seen() == [b"first", b"second"]
+    put(store, b"XXXXXXXXXXXXXXXXXX")
+    assert seen() == [b"first", b"second"]
+    fail_next("pwrite", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        store.write()
+    heal()
+    assert seen() == [b"first", b"second"]
+    put(store, b"third")
+    store.write()
+    put(store, b"YYYYYYYYYYYYYYYYYY")
+    store.write()
+    assert seen() == [b"first", b"second", b"third", b"YYYYYYYYYYYYYYYYYY"]
