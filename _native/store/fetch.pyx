@@ -166,11 +166,7 @@ cdef const uint8_t *record_bytes(CommitLog log, ConsumeQueue queue, int64_t entr
     if size[0] == PRE_BLANK_SIZE or is_gone(log, queue, entry, physical):
         return NULL
     if size[0] >= RECORD_FIXED_BYTES and log.start() <= physical <= log.written - size[0]:
-        at = staged_last(log, physical, size[0])
-        if at is NULL:
-            at = log.bytes_at(physical, &available)
-        else:
-            available = size[0]
+        at = staged_last(log, physical, size[0], log.bytes_at(physical, &available))
         if at is not NULL and size[0] <= available and get_i32(at) == size[0] and (
             get_i64(at + AT_QUEUE_OFFSET) == entry and get_i32(at + AT_QUEUE_ID) == queue.queue_id or is_also_for(log, queue, entry, physical)
         ) and (physical >= log.trusted or is_whole(log, queue, entry, physical)):
@@ -179,11 +175,11 @@ cdef const uint8_t *record_bytes(CommitLog log, ConsumeQueue queue, int64_t entr
     return brought_back(log, queue, entry, size)
 
 
-cdef inline const uint8_t *staged_last(CommitLog log, int64_t physical, int64_t size) noexcept:
+cdef inline const uint8_t *staged_last(CommitLog log, int64_t physical, int64_t size, const uint8_t *mapped) noexcept:
     """Bytes that the last turn wrote still stand where it staged them, as long as nothing new is staged: pulls that it
-    woke need no mapping of new pages. NULL: others."""
+    woke touch no page that is not mapped yet. Others are where they are mapped."""
     if log.staging_bytes or log.staging is NULL or physical < log.staging_base or physical + size > log.written:
-        return NULL
+        return mapped
     return log.staging + (physical - log.staging_base)
 
 
