@@ -249,6 +249,18 @@ def test_three_days_are_too_old(room: Transacting) -> None:
     assert room.bodies(DISCARD) == [b"x"]
 
 
+def test_who_keeps_files_for_longer_asks_for_longer(tmp_path: Path) -> None:
+    room = Transacting(tmp_path, reserved_hours=100)
+    asked = room.join()
+    room.prepare()
+    room.clock.advance(99 * 3_600_000)
+    assert room.next_round(asked)
+    room.clock.advance(3_600_000)
+    assert room.next_round(asked) == []
+    assert room.bodies(DISCARD) == [b"x"]
+    room.close()
+
+
 def test_without_a_producer_it_is_counted_all_the_same(room: Transacting) -> None:
     room.prepare()
     room.next_round()

@@ -49,9 +49,10 @@ OWN_SETTINGS = frozenset(
         "bindAddress",
         "transactionCheckInterval",
         "transactionTimeOut",
+        "fileReservedTime",
     )
 )
-"""Places of ours, and times that are shorter in the replay."""
+"""Places of ours, and times that the replay is told otherwise."""
 OUR_KEYS = frozenset(
     (
         "maxFilterCacheChars",

@@ -35,8 +35,10 @@ AS_RECORDED = {
     "enablePropertyFilter": "true",
     "recallMessageEnable": "true",
     "mappedFileSizeTimerLog": "10400",
+    "fileReservedTime": "876000",
 }
-"""Settings of the recorded broker that we have, too."""
+"""Settings of the recorded broker that we have, too. It kept files for 72 hours: a half message as old as the recording
+would be asked for no more."""
 
 
 @dataclass

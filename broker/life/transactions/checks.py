@@ -29,8 +29,7 @@ from firearrow.broker.tables.topics import TopicRefused, TopicTable
 log = logging.getLogger("firearrow.transactions")
 
 SLICE, SLICE_BYTES = 32, 1 << 20
-HALF_AGE_MS_MAX = 72 * 3_600_000
-"""As long as Apache keeps files (fileReservedTime)."""
+HOUR_MS = 3_600_000
 
 
 class Step(NamedTuple):
@@ -159,7 +158,7 @@ class CheckService:
             half.number_of(properties.get(Property.TRANSACTION_CHECKS, "")),
             now - record.born_timestamp,
         )
-        if checks >= options.transaction_check_max or age > HALF_AGE_MS_MAX:
+        if checks >= options.transaction_check_max or age > options.reserved_hours * HOUR_MS:
             return self._discard(record)
         if record.store_timestamp >= self._began_ms:
             return None
