@@ -105,6 +105,7 @@ class Apache:
                 time.sleep(0.05)
 
     def _settings(self, port: int, ha_port: int) -> dict[str, str]:
+        """Small files, and no refusal because the machine is slow for a moment."""
         return {
             "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0",
             "brokerIP1": "127.0.0.1", "listenPort": str(port), "haListenPort": str(ha_port),
@@ -113,6 +114,7 @@ class Apache:
             "mappedFileSizeCommitLog": "16777216", "mappedFileSizeConsumeQueue": "60000", "maxHashSlotNum": "1000",
             "maxIndexNum": "10000", "diskMaxUsedSpaceRatio": "99", "brokerRole": "ASYNC_MASTER",
             "timerWheelEnable": "false", "defaultTopicQueueNums": "8", "enableRocksDBStore": "false",
+            "brokerFastFailureEnable": "false", "osPageCacheBusyTimeOutMills": "60000",
         }  # fmt: skip
 
     def stop(self) -> None:
