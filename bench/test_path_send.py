@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.tables.offsets import ConsumerOffsets
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
 FRAMES = 64
@@ -77,46 +80,37 @@ class StillClock(Clock):
 
 
 class Broker:
-    """Store, gate, lane and turn. It is offsets, statistics and journal, too, and does nothing there."""
-
-    resets: dict[tuple[str, str, int], int] = {}  # noqa: RUF012
+    """Store, gate, lane, turn, offsets and journal. It is statistics, too, and does nothing there."""
 
     def __init__(self, folder: Path) -> None:
         self.store = MessageStore.open(
             folder, segment_bytes=1 << 28, index_slots=1 << 20, index_entries=1 << 24
         )
-        self.pulls: dict[int, int] = {}
+        self.journal = Journal(folder / "journal", self.store.run, 0)
         gate = Gate()
         gate.put(TOPIC, queues=4, sendable=True)
         clock = StillClock()
         self.held = holds = Holds(Loop(), clock, FRAMES)  # type: ignore[arg-type]
         self.turn = Turn(
             Loop(), self.store, clock, sync_flush=False, sync_timeout_ms=5000, news=News(holds),
-            sync_soon=self.sync, full=str, journal=self,
+            sync_soon=self.sync, full=str, journal=self.journal,
         )  # fmt: skip
         sender = Sender(gate, self.store, self.turn, self, clock, UniqueIds(HOST[:-4], 1, b"salt"), HOST)
-        puller = Puller(self.store, holds, lambda *_: (4, (), 0, 0, 60_000), self.again, self, self, clock)
+        self.offsets = ConsumerOffsets(clock, noted=partial(self.journal.note, Kind.OFFSET))
+        puller = Puller(
+            self.store, holds, lambda *_: (4, (), 0, 0, 60_000), self.again, self.offsets, self.journal.notes, self,
+            clock,
+        )  # fmt: skip
         self.line = Line(FastLane(sender, puller))
 
-    has_promises = False
-
     def sync(self) -> None: ...
-    def cancel(self, written: int) -> None: ...
     def counts(self, topic: str) -> tuple[Count, Count]:
         return Count(), Count()
 
     def got(self, group: str, topic: str, messages: int, size: int, requests: int) -> None: ...
     def missed(self, requests: int) -> None: ...
-    def pulls_of(self, group: str, topic: str) -> dict[int, int] | None:
-        return self.pulls
-
-    def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        self.pulls[queue_id] = queue_offset
-
     def again(self, request: RemotingCommand, peer: object) -> None:
         raise AssertionError(f"{request} is left to the complete way")
-
-    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None: ...
 
     def say(self, data: bytes) -> None:
         self.line.feed(data)
@@ -128,6 +122,7 @@ class Broker:
 def broker(tmp_path: Path) -> Iterator[Broker]:
     made = Broker(tmp_path)
     yield made
+    made.journal.close()
     made.store.abandon()
 
 
@@ -169,6 +164,19 @@ def test_pulls(benchmark: BenchmarkFixture, broker: Broker) -> None:
     assert broker.line.wire.sent - before > 32 * 1024
 
 
+def test_pulls_that_commit(benchmark: BenchmarkFixture, broker: Broker) -> None:
+    """16 messages of 128 bytes; each pull commits another offset than the one before."""
+    broker.say(b"".join(send_frame(0, bytes(128), n) for n in range(16)))
+    pulls = [committing_frame(n) for n in range(2)]
+
+    def run() -> None:
+        for pull in pulls:
+            broker.say(pull)
+
+    benchmark(run)
+    assert broker.offsets.committed("bench-consumer", TOPIC, 0) == 1
+
+
 def test_wake_ups(benchmark: BenchmarkFixture, broker: Broker) -> None:
     """Four pulls that wait, one for each queue; then 64 messages, of which each gets its 16."""
     data = b"".join(send_frame(n % 4, bytes(128), n) for n in range(FRAMES))
@@ -187,6 +195,12 @@ def test_wake_ups(benchmark: BenchmarkFixture, broker: Broker) -> None:
     before = broker.line.wire.sent
     benchmark.pedantic(run, setup=asked, rounds=ROUNDS)
     assert broker.line.wire.sent - before > FRAMES * 128
+
+
+def committing_frame(commit_offset: int) -> bytes:
+    request = RemotingCommand.decode(pull_frame(0, 0, 1))
+    request.ext |= {"sysFlag": "5", "commitOffset": str(commit_offset)}
+    return request.encode()
 
 
 def waiting_frame(queue_id: int, queue_offset: int) -> bytes:

@@ -31,8 +31,9 @@ class Gates:
             self._gate, parts.store, parts.turn, parts.stats, parts.clock, unique_ids(store_host), store_host
         )
         self._puller = Puller(
-            parts.store, holds, pulls.plain, pulls.again, parts.state.offsets, parts.stats, parts.clock
-        )
+            parts.store, holds, pulls.plain, pulls.again, parts.state.offsets, parts.journal.notes, parts.stats,
+            parts.clock,
+        )  # fmt: skip
         parts.stats.source(self._sender.count)
         parts.stats.source(self._puller.count)
         self.lane: Lane = FastLane(self._sender, self._puller)

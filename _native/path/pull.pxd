@@ -14,6 +14,7 @@ from firearrow._native.path.holds cimport Held, Holds
 from firearrow._native.path.lane cimport Front
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.fetch cimport Picked, Scan
+from firearrow._native.store.notes cimport Notes
 from firearrow._native.store.store cimport MessageStore
 from firearrow._native.wire.clocks cimport Clock
 from firearrow._native.wire.frame cimport Frame
@@ -27,6 +28,8 @@ cdef class Plan:
     cdef str group, topic, expression, expression_type
     cdef int64_t flags, version
     cdef bytes name                       # the topic's bytes
+    cdef str key                          # `topic@group`
+    cdef bytes noted                      # the key's bytes
     cdef bint mine
     cdef double made                      # the loop's time; before all time: anything may have changed
     cdef int32_t queues, topic_sys_flag, group_sys_flag
@@ -45,7 +48,9 @@ cdef class Puller:
     cdef Holds holds
     cdef Clock clock
     cdef object resolve, beyond, offsets, stats
+    cdef Notes notes
     cdef dict resets
+    cdef dict committed                   # `topic@group` → queue id → offset
     cdef dict plans                       # key → Plan
     cdef list counted                     # plans with something to tell the statistics
     cdef int64_t missed
@@ -59,6 +64,7 @@ cdef class Puller:
     cdef int find(self, Plan plan, ConsumeQueue queue, int64_t queue_offset, int64_t wanted) except -1
     cdef int note(self, Plan plan, int64_t queue_id, int64_t next_offset) except -1
     cdef bint commit(self, Plan plan, const PullFields *fields) except -1
+    cdef bint commit_again(self, Plan plan, int64_t queue_id, int64_t queue_offset) except -1
     cdef int hold(self, Front front, const Frame *frame, const Header *header, Plan plan, const PullFields *fields) except -1
     cdef int answer(self, Front front, int serializer, int32_t opaque, Plan plan, ConsumeQueue queue) except -1
 

@@ -2,6 +2,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from firearrow._native.path.holds import Holds
+from firearrow._native.store.notes import Notes
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.command import RemotingCommand
@@ -9,10 +10,14 @@ from firearrow._native.wire.command import RemotingCommand
 class Offsets(Protocol):
     @property
     def resets(self) -> Mapping[tuple[str, str, int], int]: ...
+    @property
+    def table(self) -> Mapping[str, dict[int, int]]: ...
     def pulls_of(self, group: str, topic: str) -> dict[int, int] | None: ...
     def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None: ...
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """ValueError: it is refused."""
+
+    def counted(self, group: str) -> None: ...
 
 class Stats(Protocol):
     def got(self, group: str, topic: str, messages: int, size: int, requests: int) -> None: ...
@@ -25,7 +30,8 @@ Resolve = Callable[[str, str, int, int, str, str], tuple[int, tuple[int, ...], i
 class Puller:
     """Plain pulls without a Python object for each record: that find messages at once, or wait for them in `holds`.
 
-    `beyond(request, peer)` runs a pull that waited a last time, and answers it.
+    `beyond(request, peer)` runs a pull that waited a last time, and answers it. `notes` is told of each commit to a
+    queue that has one in `offsets.table`; others are for `offsets.commit`.
     """
 
     def __init__(
@@ -35,6 +41,7 @@ class Puller:
         resolve: Resolve,
         beyond: Callable[[RemotingCommand, Any], object],
         offsets: Offsets,
+        notes: Notes,
         stats: Stats,
         clock: Clock,
     ) -> None: ...

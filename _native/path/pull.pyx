@@ -9,6 +9,7 @@ from firearrow._native.path.found cimport put_found
 from firearrow._native.path.holds cimport Held
 from firearrow._native.path.lane cimport NOT_MINE, TAKEN
 from firearrow._native.store.fetch cimport FOUND, PICKED_MAX, copy_picked, pick
+from firearrow._native.store.notes cimport NOTE_HEAD_BYTES, NOTE_OFFSET
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from firearrow._native.wire.json cimport SPAN_ABSENT, Span
 
@@ -60,19 +61,26 @@ cdef Plan plan_for(const PullFields *fields):
     plan.expression, plan.expression_type = text_of(&fields.expression), text_of(&fields.expression_type)
     plan.flags, plan.version = fields.flags & PULL_SUBSCRIPTION, fields.version
     plan.name = plan.topic.encode()
+    plan.key = f"{plan.topic}@{plan.group}"
+    plan.noted = plan.key.encode()
     plan.found = {}
     plan.made = BEFORE_ALL_TIME
     return plan
 
 
 cdef class Puller:
-    def __cinit__(self, MessageStore store not None, Holds holds not None, resolve, beyond, offsets, stats, Clock clock not None):
+    def __cinit__(
+        self, MessageStore store not None, Holds holds not None, resolve, beyond, offsets, Notes notes not None, stats,
+        Clock clock not None,
+    ):
         self.store = store
         self.holds = holds
         self.resolve = resolve
         self.beyond = beyond
         self.offsets = offsets
         self.resets = offsets.resets
+        self.committed = offsets.table
+        self.notes = notes
         self.stats = stats
         self.clock = clock
         self.plans = {}
@@ -181,11 +189,29 @@ cdef class Puller:
 
     cdef bint commit(self, Plan plan, const PullFields *fields) except -1:
         """What the pull commits; False if that is refused."""
-        if fields.flags & PULL_COMMIT_OFFSET:
-            try:
-                self.offsets.commit(plan.group, plan.topic, fields.queue_id, fields.commit_offset)
-            except ValueError:
+        if not fields.flags & PULL_COMMIT_OFFSET:
+            return True
+        if self.commit_again(plan, fields.queue_id, fields.commit_offset):
+            self.offsets.counted(plan.group)
+            return True
+        try:
+            self.offsets.commit(plan.group, plan.topic, fields.queue_id, fields.commit_offset)
+        except ValueError:
+            return False
+        return True
+
+    cdef bint commit_again(self, Plan plan, int64_t queue_id, int64_t queue_offset) except -1:
+        """Of a queue that has a committed offset; False: it has none, or the journal's file is full."""
+        queues = self.committed.get(plan.key)
+        if queues is None:
+            return False
+        before = (<dict> queues).get(queue_id)
+        if before is None:
+            return False
+        if before != queue_offset:
+            if not self.notes.put_note(NOTE_OFFSET, plan.noted, <int32_t> queue_id, queue_offset, 0, NOTE_HEAD_BYTES):
                 return False
+            (<dict> queues)[queue_id] = queue_offset
         return True
 
     def count(self):

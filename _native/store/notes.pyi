@@ -1,5 +1,19 @@
 from typing_extensions import Buffer
 
-def put_note(page: Buffer, at: int, kind: int, name: bytes, number: int, value: int, end: int) -> int:
-    """Writes one entry at `at` of a writable page; where it ends. ValueError: it does not fit, or its name is too long;
-    OverflowError: a number is."""
+class Notes:
+    """A page that entries are written to, one behind the other; at first there is none, and no room."""
+
+    @property
+    def at(self) -> int:
+        """Where the next entry goes."""
+
+    def open(self, page: Buffer, at: int) -> None:
+        """Write to this page from here on, beginning at `at`. BufferError: it cannot be written; ValueError: it has no
+        such place."""
+
+    def let_go(self) -> None:
+        """The page may be closed."""
+
+    def put(self, kind: int, name: bytes, number: int, value: int, end: int, kept: int = 0) -> bool:
+        """Writes one entry; False: with `kept` bytes behind it, it does not fit. ValueError: its name is too long;
+        OverflowError: a number is."""

@@ -9,16 +9,35 @@ from firearrow._native.store.bytes cimport put_i16, put_i32, put_i64
 from firearrow._native.store.hash cimport whole_crc
 
 
-def put_note(page not None, Py_ssize_t at, uint8_t kind, bytes name not None, int32_t number, int64_t value, int64_t end):
-    cdef Py_buffer room                   # a typed view of it would take longer than all the rest
-    cdef Py_ssize_t length = PyBytes_GET_SIZE(name)
-    cdef Py_ssize_t size = NOTE_HEAD_BYTES + length
-    cdef uint8_t *to
-    PyObject_GetBuffer(page, &room, PyBUF_WRITABLE)
-    try:
-        if at < 0 or size > room.len - at or length > 0xFFFF:
-            raise ValueError(f"an entry of {size} bytes does not fit at {at} of {room.len}")
-        to = <uint8_t *> room.buf + at
+cdef class Notes:
+    def __dealloc__(self):
+        self.let_go()
+
+    def open(self, page not None, Py_ssize_t at):
+        self.let_go()
+        PyObject_GetBuffer(page, &self.page, PyBUF_WRITABLE)
+        if not 0 <= at <= self.page.len:
+            length = self.page.len
+            self.let_go()
+            raise ValueError(f"a page of {length} bytes has no place {at}")
+        self.at = at
+
+    def let_go(self):
+        PyBuffer_Release(&self.page)
+        self.page.len = self.at = 0
+
+    def put(self, uint8_t kind, bytes name not None, int32_t number, int64_t value, int64_t end, Py_ssize_t kept=0):
+        return self.put_note(kind, name, number, value, end, kept)
+
+    cdef bint put_note(self, uint8_t kind, bytes name, int32_t number, int64_t value, int64_t end, Py_ssize_t kept) except -1:
+        cdef Py_ssize_t length = PyBytes_GET_SIZE(name)
+        cdef Py_ssize_t size = NOTE_HEAD_BYTES + length
+        cdef uint8_t *to
+        if kept < 0 or length > 0xFFFF:
+            raise ValueError(f"an entry's name of {length} bytes, {kept} bytes kept")
+        if size + kept > self.page.len - self.at:
+            return False
+        to = <uint8_t *> self.page.buf + self.at
         to[4] = kind
         put_i16(to + 5, <short> length)
         put_i32(to + 7, number)
@@ -26,6 +45,5 @@ def put_note(page not None, Py_ssize_t at, uint8_t kind, bytes name not None, in
         put_i64(to + 19, end)
         memcpy(to + NOTE_HEAD_BYTES, PyBytes_AS_STRING(name), length)
         put_i32(to, <int32_t> whole_crc(to + 4, size - 4))
-    finally:
-        PyBuffer_Release(&room)
-    return at + size
+        self.at += size
+        return True

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firearrow._native.store.names import make_folder, sync_folder
-from firearrow._native.store.notes import put_note
+from firearrow._native.store.notes import Notes
 
 log = logging.getLogger("firearrow.journal")
 
@@ -72,7 +72,10 @@ class Entry(NamedTuple):
 
 class Journal:
     """`end` is where the recovered log ends: entries of records that it lacks are void. `run` names the store's run:
-    files of other runs are stale, Apache's broker has gone on since, or all was saved."""
+    files of other runs are stale, Apache's broker has gone on since, or all was saved.
+
+    `notes` is the file that is written, for who notes natively: offsets, which count whatever the log holds. What finds
+    no room there is for `note`."""
 
     def __init__(self, folder: str | os.PathLike[str], run: str, end: int) -> None:
         self._folder = Path(folder)
@@ -89,7 +92,8 @@ class Journal:
         self._pack()
         self._map: mmap.mmap | None = None
         self._fd = -1
-        self._at = self._synced = self._promised = 0
+        self.notes = Notes()
+        self._synced = self._promised = 0
         self._older: list[int] = []
         self._owed = False
         self._spare: tuple[int, mmap.mmap] | None = None
@@ -114,12 +118,12 @@ class Journal:
         if len(text) > NAME_BYTES_MAX:
             raise ValueError(f"a name of {len(text)} bytes, at most {NAME_BYTES_MAX}")
         kept = 0 if kind is CANCEL else CANCEL_BYTES
-        if self._at + HEAD_BYTES + len(text) > FILE_BYTES - kept and not self._has_begun():
-            return
         assert self._map is not None
-        self._at = put_note(self._map, self._at, kind, text, number, value, end)
+        while not self.notes.put(kind, text, number, value, end, kept):
+            if not self._has_begun():
+                return
         if end:
-            self._promised, self._uncancelled = self._at, True
+            self._promised, self._uncancelled = self.notes.at, True
 
     def cancel(self, written: int) -> None:
         """The log did not take the records behind `written`: entries noted for them are void. Always finds room."""
@@ -140,7 +144,8 @@ class Journal:
             with self._lock:
                 if self._doubt is not None:
                     raise OSError(self._doubt.errno, self._doubt.strerror)
-                fd, at, changed = self._fd, self._at, self._at != self._synced
+                fd, at = self._fd, self.notes.at
+                changed = at != self._synced
             if changed and fd >= 0:
                 self._sync_to(fd, at)
             if self._named or self._gone:
@@ -183,7 +188,7 @@ class Journal:
     def turn(self) -> int:
         """Begin a new file if this one holds anything; its number. Once all that was noted before is in files of
         its own, `drop_before(number)`. OSError."""
-        if self._at > HEAD_BYTES:
+        if self.notes.at > HEAD_BYTES:
             self._begin()
         return self._numbers[-1]
 
@@ -200,6 +205,7 @@ class Journal:
     def close(self) -> None:
         with self._on_disk, self._lock:
             if self._map is not None:
+                self.notes.let_go()
                 self._map.close()
                 self._older.append(self._fd)
                 self._map, self._fd = None, -1
@@ -243,12 +249,14 @@ class Journal:
             with contextlib.suppress(OSError):  # it has said so
                 self.sync()
         with self._lock:
-            if self._map is not None:
-                self._map.close()
+            before, self._map = self._map, mapped
+            self.notes.open(mapped, 0)
+            if before is not None:
+                before.close()
                 self._older.append(self._fd)
             self._owed |= self._promised > self._synced
             self._doubt, self._named = None, True
-            self._map, self._fd, self._at, self._synced, self._promised = mapped, fd, 0, 0, 0
+            self._fd, self._synced, self._promised = fd, 0, 0
         self._numbers.append(number)
         if self._spare is None:
             with contextlib.suppress(OSError):  # the next file tries again
@@ -276,7 +284,7 @@ class Journal:
 
     def _pack_full(self) -> bool:
         assert self._map is not None
-        data = repacked(entries_of(self._map[: self._at]))
+        data = repacked(entries_of(self._map[: self.notes.at]))
         if self._spare is None or len(data) > PACKED_BYTES_MAX:
             return False
         (fd, mapped), number = self._spare, self._numbers[-1] + 1
@@ -290,7 +298,8 @@ class Journal:
         with self._lock:
             full = self._fd, self._map
             self._map, self._fd, self._doubt, self._named = mapped, fd, None, True
-            self._at = self._synced = self._promised = len(data)
+            self.notes.open(mapped, len(data))
+            self._synced = self._promised = len(data)
             self._numbers.append(number)
             self._spare = None
         self._spare = self._emptied(*full)
@@ -362,8 +371,9 @@ def _zeros(path: Path) -> tuple[int, mmap.mmap]:
 
 
 def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytearray:
-    entry = bytearray(HEAD_BYTES + len(text))
-    put_note(entry, 0, kind, text, number, value, end)
+    entry, notes = bytearray(HEAD_BYTES + len(text)), Notes()
+    notes.open(entry, 0)
+    notes.put(kind, text, number, value, end)
     return entry
 
 

@@ -74,6 +74,16 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0) -> None:
         """Store it as given, backwards too; after a crash it counts if the log reaches `end`. OffsetRefused."""
         self._set(group, topic, queue_id, queue_offset, end)
+        self.counted(group)
+
+    @property
+    def table(self) -> Mapping[str, Offsets]:
+        """`topic@group` → queue → offset. A view that stays true; who changes an offset in it notes that, and says
+        `counted`."""
+        return self._table
+
+    def counted(self, group: str) -> None:
+        """One more commit of the group is in the table."""
         self._commits += 1
         if self._commits % self._version_step == 0:
             self.version = self.version.next(self._clock.now_ms())
@@ -191,7 +201,8 @@ class ConsumerOffsets:
         table, pulls = _queues(of, "offsetTable"), _queues(of, "pullOffsetTable")
         lights = reading.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
         table |= {_pair(key): {0: reading.number(lights, key, high=reading.LONG_MAX)} for key in lights}
-        self._table, self._topics, self._groups, self._count = {}, {}, {}, 0
+        self._table.clear()
+        self._topics, self._groups, self._count = {}, {}, 0
         self._pulls = {f"{topic}@{group}": queues for (group, topic), queues in pulls.items()}
         self._pull_count = sum(map(len, pulls.values()))
         for (group, topic), queues in table.items():

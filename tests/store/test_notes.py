@@ -1,13 +1,21 @@
 """Entries of the journal, written natively, against the standard library."""
 
+import mmap
 import struct
 import zlib
 
 import pytest
 
-from firearrow._native.store.notes import put_note
+from firearrow._native.store.notes import Notes
 
 HEAD = struct.Struct(">BHiqq")
+HEAD_BYTES = 27
+
+
+def opened(page: bytearray, at: int = 0) -> Notes:
+    notes = Notes()
+    notes.open(page, at)
+    return notes
 
 
 @pytest.mark.parametrize(
@@ -20,23 +28,79 @@ HEAD = struct.Struct(">BHiqq")
 )
 def test_an_entry_is_what_the_layout_says(kind: int, name: bytes, number: int, value: int, end: int) -> None:
     page = bytearray(b"\xee" * 60_000)
-    stop = put_note(page, 3, kind, name, number, value, end)
+    notes = opened(page, 3)
+    assert notes.put(kind, name, number, value, end)
     entry = HEAD.pack(kind, len(name), number, value, end) + name
-    assert page[3:stop] == zlib.crc32(entry).to_bytes(4, "big") + entry
-    assert set(page[:3] + page[stop:]) == {0xEE}
+    assert page[3 : notes.at] == zlib.crc32(entry).to_bytes(4, "big") + entry
+    assert set(page[:3] + page[notes.at :]) == {0xEE}
+
+
+def test_one_comes_behind_the_other() -> None:
+    page = bytearray(200)
+    notes = opened(page)
+    assert notes.put(2, b"a", 0, 1, 0)
+    assert notes.at == HEAD_BYTES + 1
+    assert notes.put(2, b"bc", 0, 1, 0)
+    assert notes.at == 2 * HEAD_BYTES + 3
 
 
 @pytest.mark.parametrize(
-    ("room", "at", "name"),
-    [(26, 0, b""), (40, 14, b""), (40, -1, b""), (40, 41, b""), (1 << 17, 0, bytes(65536))],
+    ("room", "at", "name", "kept"),
+    [
+        (26, 0, b"", 0),
+        (40, 14, b"", 0),
+        (40, 40, b"", 0),
+        (28, 0, b"ab", 0),
+        (53, 0, b"", 27),
+        (54, 1, b"", 27),
+    ],
 )
-def test_what_does_not_fit_is_refused(room: int, at: int, name: bytes) -> None:
+def test_what_does_not_fit_is_not_written(room: int, at: int, name: bytes, kept: int) -> None:
     page = bytearray(room)
-    with pytest.raises(ValueError, match="does not fit"):
-        put_note(page, at, 1, name, 0, 0, 0)
+    notes = opened(page, at)
+    assert not notes.put(1, name, 0, 0, 0, kept)
+    assert notes.at == at
     assert not any(page)
 
 
+def test_what_just_fits_is() -> None:
+    notes = opened(bytearray(54))
+    assert notes.put(1, b"", 0, 0, 0, 27)
+    assert not notes.put(1, b"", 0, 0, 0, 27)
+    assert notes.put(1, b"", 0, 0, 0)
+    assert not notes.put(1, b"", 0, 0, 0)
+
+
+@pytest.mark.parametrize(("name", "kept"), [(bytes(65536), 0), (b"", -1)])
+def test_a_name_without_bounds_is_refused(name: bytes, kept: int) -> None:
+    page = bytearray(1 << 17)
+    with pytest.raises(ValueError, match="name"):
+        opened(page).put(1, name, 0, 0, 0, kept)
+    assert not any(page)
+
+
+@pytest.mark.parametrize("at", [-1, 101])
+def test_a_place_outside_of_the_page_is_refused(at: int) -> None:
+    notes = Notes()
+    with pytest.raises(ValueError, match="no place"):
+        notes.open(bytearray(100), at)
+    assert not notes.put(1, b"", 0, 0, 0)
+
+
 def test_a_page_that_cannot_be_written_is_refused() -> None:
+    notes = Notes()
     with pytest.raises(BufferError):
-        put_note(bytes(100), 0, 1, b"", 0, 0, 0)
+        notes.open(bytes(100), 0)
+    assert not notes.put(1, b"", 0, 0, 0)
+
+
+def test_a_page_that_is_let_go_of_can_be_closed() -> None:
+    page, notes = mmap.mmap(-1, 4096), Notes()
+    notes.open(page, 0)
+    assert notes.put(1, b"", 0, 0, 0)
+    with pytest.raises(BufferError):
+        page.close()
+    notes.let_go()
+    page.close()
+    assert notes.at == 0
+    assert not notes.put(1, b"", 0, 0, 0)

@@ -1,0 +1,130 @@
+"""Offsets that come with pulls: noted in the journal natively, and counted as those of the complete way are."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from firearrow._native.path.fast import FastLane
+from firearrow._native.path.holds import Holds
+from firearrow._native.path.pull import Puller
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.life.journal import FILE_BYTES, Journal, Kind
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from tests.path.room import Line, Room, plain
+
+KEY = "T@G"
+ENTRY_BYTES = 27 + len(KEY)
+
+
+class Pulling(Room):
+    """One message in queue 0 of T, and one in queue 1; `changed` are the groups whose offsets were to be saved."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.folder = folder / "progress"
+        self.changed: list[str] = []
+        self.journal = Journal(self.folder, self.store.run, 0)
+        self.offsets = ConsumerOffsets(
+            self.clock,
+            version_step=3,
+            changed=self.changed.extend,
+            noted=partial(self.journal.note, Kind.OFFSET),
+        )
+        holds = Holds(self.loop, self.clock, 10)
+        puller = Puller(
+            self.store, holds, lambda *_: (2, (), 0, 0, 60_000), cast(Any, None), self.offsets, self.journal.notes,
+            self.stats, self.clock,
+        )  # fmt: skip
+        self.lane = FastLane(self.sender, puller)
+        self.line = Line(self)
+        self.line.feed(plain(1), plain(2, queue_id=1))
+        self.turn.end()
+
+    def pull(self, *commits: int, queue_id: int = 0) -> None:
+        self.line.wire.writes.clear()
+        self.line.feed(*(committing(queue_id, commit) for commit in commits))
+        self.line.flush()
+        assert [code for _, code in self.line.answers()] == [0] * len(commits)
+        assert self.line.slow == []
+
+    def noted(self) -> list[tuple[str, int, int]]:
+        """What a start after a kill finds, packed."""
+        again = Journal(self.folder, self.store.run, 0)
+        entries = again.take()
+        again.close()
+        return [(entry.name, entry.number, entry.value) for entry in entries if entry.kind == Kind.OFFSET]
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Pulling]:
+    made = Pulling(tmp_path)
+    yield made
+    made.journal.close()
+    made.store.close()
+
+
+def committing(queue_id: int, commit_offset: int) -> bytes:
+    ext = {
+        "consumerGroup": "G", "topic": "T", "queueId": str(queue_id), "queueOffset": "0", "maxMsgNums": "32",
+        "sysFlag": "5", "commitOffset": str(commit_offset), "suspendTimeoutMillis": "0", "subscription": "*",
+        "subVersion": "0", "expressionType": "TAG",
+    }  # fmt: skip
+    return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=1).encode()
+
+
+def test_a_commit_is_in_the_table_and_in_the_journal(room: Pulling) -> None:
+    room.pull(5, 9, 7)
+    room.pull(1, 2, queue_id=1)
+    assert room.offsets.of("G", "T") == {0: 7, 1: 2}
+    assert room.noted() == [(KEY, 0, 7), (KEY, 1, 2)]
+
+
+def test_each_is_counted_and_only_another_offset_is_noted(room: Pulling) -> None:
+    before = room.journal.notes.at
+    room.pull(5, 5, 6, 6, 6, 5, 5)
+    assert room.journal.notes.at == before + 3 * ENTRY_BYTES
+    assert room.changed == ["G"] * 7
+    assert room.offsets.version.counter == 2
+
+
+def test_a_full_file_of_the_journal_is_followed_by_another(room: Pulling) -> None:
+    room.pull(0)
+    count = FILE_BYTES // ENTRY_BYTES + 10
+    for first in range(1, count, 100):
+        room.pull(*range(first, min(first + 100, count)))
+    assert room.journal.notes.at < FILE_BYTES // 2
+    assert len(list(room.folder.iterdir())) >= 2
+    assert room.noted() == [(KEY, 0, count - 1)]
+
+
+def test_what_follows_the_end_of_a_groups_offsets_begins_anew(room: Pulling) -> None:
+    room.pull(5, 6)
+    room.offsets.remove_group("G")
+    room.pull(3)
+    assert len(room.offsets) == 1
+    assert room.offsets.topics_of("G") == ["T"]
+    assert room.noted() == [(KEY, -1, -1), (KEY, 0, 3)]
+
+
+def test_offsets_that_were_loaded_go_on(room: Pulling) -> None:
+    room.pull(5)
+    room.offsets.load(b'{"offsetTable":{"T@G":{"0":40}}}')
+    room.pull(41)
+    assert room.offsets.of("G", "T") == {0: 41}
+    assert len(room.offsets) == 1
+    assert room.noted() == [(KEY, 0, 41)]
+
+
+def test_a_group_that_may_have_no_more_queues_is_left_to_the_complete_way(tmp_path: Path) -> None:
+    room = Pulling(tmp_path)
+    room.offsets._queues_max = 1
+    room.pull(5, 6)
+    room.line.feed(committing(1, 1))
+    assert [one.code for one in room.line.slow] == [RequestCode.PULL_MESSAGE]
+    assert room.noted() == [(KEY, 0, 6)]
+    room.journal.close()
+    room.store.close()
