@@ -5,6 +5,7 @@ differ. Reads only. Event loop only.
 """
 
 import asyncio
+import math
 import sys
 import threading
 import time
@@ -198,7 +199,7 @@ class _Moment:
         self._wall_ms, self._grown_s = time.time() * 1000, time.monotonic()
 
     def wall_ms(self, grown_s: float) -> int:
-        return round(self._wall_ms - (self._grown_s - grown_s) * 1000)
+        return math.floor(self._wall_ms - (self._grown_s - grown_s) * 1000)
 
 
 def stack_dump() -> str:
