@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.ports import free_port
 from bench.programs import built
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
@@ -104,13 +105,6 @@ def allow_many_files() -> None:
     """Thousands of connections, also of the servers that are started from now on."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def pinned(command: list[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
@@ -204,7 +198,7 @@ def class_path(folder: Path) -> str:
 def apache(folder: Path, jars: str, *settings: str) -> Server:
     """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone. Its send queue may be long and
     wait long, else it refuses under these loads."""
-    home, port, naming = folder / "apache", free_port(), free_port()
+    home, port, naming = folder / "apache", free_port(-2), free_port()
     (home / "conf").mkdir(parents=True)
     conf = {
         "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "listenPort": str(port),

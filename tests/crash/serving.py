@@ -3,16 +3,14 @@
 What the log holds is read from the log here (`derived`); the marks say what was acknowledged, and when.
 """
 
-import contextlib
 import os
-import random
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.ports import free_port
 from firearrow.broker.cli import cli
 from tests.crash.marks import Marks
 from tests.process.connection import Connection
@@ -28,7 +26,6 @@ STORE_KEYS = {
 }  # fmt: skip
 """Of them the store's options are made."""
 START_S = 20
-OWN_PORTS = 12_000, 30_000
 ENDLESS = 1 << 62
 
 Address = tuple[str, int]
@@ -48,7 +45,7 @@ def serve(
     mark("settings", **settings)
     mark("derived")
     mark("writing", end=ENDLESS)
-    address = "127.0.0.1", _free_port()
+    address = "127.0.0.1", free_port(-2)
     faults: list[BaseException] = []
     over = threading.Event()
     client = threading.Thread(target=_client, args=(address, use, faults, over))
@@ -79,16 +76,6 @@ def _client(
     finally:
         if not over.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _free_port() -> int:
-    """The broker takes the one two below as well. Of those that the system gives to nobody who asks for any."""
-    while True:
-        port = random.randint(*OWN_PORTS)
-        with socket.socket() as one, socket.socket() as below, contextlib.suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            below.bind(("127.0.0.1", port - 2))
-            return port
 
 
 def _connected(address: Address, over: threading.Event) -> Connection:

@@ -1,13 +1,13 @@
 """The brokers that clients are set upon: ours, and Apache's with its name server in one JVM. Each has the same face."""
 
 import select
-import socket
 import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import java
 from tests.process import Broker, Connection
@@ -71,7 +71,8 @@ class Apache:
         self.store = store
         self.home = store.parent / f"{store.name}-apache"
         self.home.mkdir(exist_ok=True)
-        broker, name_server, ha = free_ports()
+        broker = free_port(-2, 1, 2)  # the VIP port is two below, 4.9's for replication is behind it
+        ha, name_server = broker + 1, broker + 2
         self.address, self.name_server = f"127.0.0.1:{broker}", f"127.0.0.1:{name_server}"
         naming = {"listenPort": str(name_server), "rocketmqHome": str(self.home)}
         all_settings = self._settings(broker, ha) | settings
@@ -164,23 +165,3 @@ def address(text: str) -> tuple[str, int]:
 def _write(path: Path, settings: dict[str, str]) -> str:
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     return str(path)
-
-
-def free_ports() -> tuple[int, int, int]:
-    """Ports for a broker, a name server and the replication nobody uses, which 4.9 has behind the broker's own one.
-    The broker's VIP port, two below, is free, too."""
-    for _ in range(100):
-        sockets = [socket.socket() for _ in range(4)]
-        try:
-            for each in sockets[:2]:
-                each.bind(("127.0.0.1", 0))
-            broker = int(sockets[0].getsockname()[1])
-            sockets[2].bind(("127.0.0.1", broker + 1))
-            sockets[3].bind(("127.0.0.1", broker - 2))
-            return broker, int(sockets[1].getsockname()[1]), int(sockets[2].getsockname()[1])
-        except OSError:
-            continue
-        finally:
-            for each in sockets:
-                each.close()
-    raise AssertionError("no free ports")

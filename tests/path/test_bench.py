@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import backing, compare, flow, frames, load, results, rows, servers
+from bench import backing, compare, flow, frames, load, results, rows
 from bench.load import LoadError
 from bench.measuring import measured
+from bench.ports import free_port
 from bench.processes import TICK_S, cpu_s
 from bench.programs import ROOT
 from bench.rows import Row, server_of
@@ -110,7 +111,7 @@ def test_a_reserve_is_handed_out_as_memory_is_taken() -> None:
 
 def test_a_refused_connection_is_an_error() -> None:
     with pytest.raises(LoadError, match="Connection refused"):
-        load.drive(("127.0.0.1", servers.free_port()), SENDS, connections=1, depth=1, requests=1)
+        load.drive(("127.0.0.1", free_port()), SENDS, connections=1, depth=1, requests=1)
 
 
 @contextmanager
