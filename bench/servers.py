@@ -198,7 +198,9 @@ def class_path(folder: Path) -> str:
 def apache(folder: Path, jars: str, *settings: str) -> Server:
     """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone. Its send queue may be long and
     wait long, else it refuses under these loads."""
-    home, port, naming = folder / "apache", free_port(-2), free_port()
+    home = folder / "apache"
+    port = free_port(-2, 1, 2)  # the VIP port is two below, that for replication one above
+    naming = port + 2
     (home / "conf").mkdir(parents=True)
     conf = {
         "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "listenPort": str(port),
