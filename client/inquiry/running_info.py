@@ -199,6 +199,7 @@ class _Moment:
         self._wall_ms, self._grown_s = time.time() * 1000, time.monotonic()
 
     def wall_ms(self, grown_s: float) -> int:
+        """Rounded down: never later than now."""
         return math.floor(self._wall_ms - (self._grown_s - grown_s) * 1000)
 
 
