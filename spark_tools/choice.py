@@ -1,6 +1,8 @@
 """Choice: which messages of a range are wanted. Picklable; natives are made where it is used."""
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from firearrow._native.bulk.selection import Selection
 from firearrow._native.store.hash import java_hash
@@ -19,6 +21,12 @@ class Choice:
     born: tuple[int | None, int | None] = (None, None)
     sql: str | None = None
     """An SQL92 expression over properties, as brokers know it."""
+    check_crc: bool = True
+    """Records whose bodies do not match their CRCs are lost, see bodies.py; else they are taken as they lie there."""
+
+    def of_columns(self, columns: Collection[str]) -> Self:
+        """Where these are all that is handed on: a body that nobody gets is not looked at."""
+        return replace(self, check_crc=self.check_crc and "body" in columns)
 
     def selection(self) -> Selection:
         """All of it but the expression."""

@@ -30,6 +30,8 @@ class QueueRange:
         return f"{queue.topic}@{queue.broker_name}:{queue.queue_id}[{self.start}..{self.end})"
 
 
+LIGHT_PREFIX = "%LMQ%"
+"""Of topics whose queues are light: their records hold the queue and the queue offset of another."""
 Lost = Callable[[QueueRange, str], None]
 """Told of each range that was asked for and is not there, and why; raises DataLoss or counts it."""
 
@@ -45,6 +47,9 @@ class Reader(Protocol):
 
     def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
         """First offset that is there, and the end."""
+
+    def behind(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
+        """What the source has behind the ends of these queues and cannot give, and why."""
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         """The first offset stored at `ms` or later; the end if there is none."""

@@ -36,6 +36,7 @@ class Spans:
     def position(self, index: int) -> int:
         """Where record `index` starts in the window."""
     def size(self, index: int) -> int: ...
+    def queue_id(self, index: int) -> int: ...
     def queue_offset(self, index: int) -> int: ...
     def store_ms(self, index: int) -> int: ...
     def sys_flag(self, index: int) -> int: ...
@@ -45,6 +46,8 @@ class Spans:
         """Those properties whose names (UTF-8 → as asked for) are among `names`; the last of equal names."""
     def record(self, index: int) -> memoryview:
         """Its bytes in the window, read-only; they keep the window."""
+    def wrong_bodies(self) -> list[int]:
+        """Indexes of records whose bodies do not match their crcs, in order."""
     def slice(self, start: int, stop: int) -> Spans:
         """Records [start, stop) on the same window."""
     def take(self, indexes: Iterable[int]) -> Spans:

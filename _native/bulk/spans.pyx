@@ -13,7 +13,7 @@ from firearrow._native.store.layout cimport (
 )
 from firearrow._native.store.properties cimport values_of
 from firearrow._native.store.record cimport (
-    RECORD_BAD_CRC, RECORD_BLANK, RECORD_OK, RecordView, check_record, record_of,
+    RECORD_BAD_CRC, RECORD_BLANK, RECORD_OK, RecordView, check_record, has_its_crc, record_of,
 )
 
 from enum import IntEnum
@@ -119,6 +119,11 @@ cdef class Spans:
         self.checked(index, &found)
         return found.size
 
+    def queue_id(self, Py_ssize_t index):
+        cdef RecordView found
+        self.checked(index, &found)
+        return found.queue_id
+
     def queue_offset(self, Py_ssize_t index):
         cdef RecordView found
         self.checked(index, &found)
@@ -154,6 +159,16 @@ cdef class Spans:
         cdef RecordView found
         self.checked(index, &found)
         return self.buffer[self.positions[index] : self.positions[index] + found.size]
+
+    def wrong_bodies(self):
+        cdef RecordView found
+        cdef Py_ssize_t index
+        cdef list wrong = []
+        for index in range(self.count):
+            self.ahead(index)
+            if self.view(index, &found) != RECORD_OK or not has_its_crc(&found):
+                wrong.append(index)
+        return wrong
 
     def slice(self, Py_ssize_t start, Py_ssize_t stop):
         return self.take(range(max(0, start), min(stop, self.count)))

@@ -35,6 +35,7 @@ cdef void encode_record(const Message *message, Py_ssize_t size, uint8_t *to) no
 cdef int check_record(
     const uint8_t *at, Py_ssize_t available, Py_ssize_t size_max, bint check_crc, RecordView *view
 ) noexcept nogil
+cdef bint has_its_crc(const RecordView *view) noexcept nogil
 cdef void scan_properties(const Text *text, Properties *found) noexcept nogil
 cdef int64_t store_time_at(const uint8_t *record) noexcept nogil
 cdef object record_of(const RecordView *view)

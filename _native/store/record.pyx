@@ -88,9 +88,13 @@ cdef int check_record(
     view.born_time = get_i64(at + AT_BORN_TIME)
     if not find_texts(at, magic == MAGIC_V2, view):
         return RECORD_BAD_SIZE
-    if check_crc and view.body.length > 0 and body_crc(view.body.at, view.body.length) != view.crc:
+    if check_crc and not has_its_crc(view):
         return RECORD_BAD_CRC
     return RECORD_OK
+
+
+cdef bint has_its_crc(const RecordView *view) noexcept nogil:
+    return view.body.length == 0 or body_crc(view.body.at, view.body.length) == view.crc
 
 
 cdef bint find_texts(const uint8_t *record, bint wide, RecordView *view) noexcept nogil:

@@ -8,9 +8,9 @@ from typing import Any
 from firearrow._native.audit.auditing import StoreSeen
 from firearrow._native.audit.tallies import Tally
 from firearrow.client.names import DLQ, RETRY, is_system_topic
+from firearrow.spark_tools.origin import LIGHT_PREFIX
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-LIGHT = "%LMQ%"
 HOURS_MAX = 70_389_528
 """The year 10000."""
 
@@ -45,7 +45,7 @@ def kind_of(topic: str) -> str:
         return "half"
     if is_system_topic(topic):
         return "system"
-    prefixes = {RETRY: "retry", DLQ: "dead letters", LIGHT: "light"}
+    prefixes = {RETRY: "retry", DLQ: "dead letters", LIGHT_PREFIX: "light"}
     return next((kind for prefix, kind in prefixes.items() if topic.startswith(prefix)), "messages")
 
 

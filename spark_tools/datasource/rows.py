@@ -46,10 +46,11 @@ class Rows:
             return
         settle()
         options, lost = self.options, AtOnce(self.options.fail_on_loss)
+        choice = self.choice.of_columns(self.columns)
         with self.origin.open() as reader:
             for part in partition.part:
                 bytes_max = even(part.size, options.batch_bytes)
-                for spans in reader.read(part, self.choice, lost, bytes_max=bytes_max):
+                for spans in reader.read(part, choice, lost, bytes_max=bytes_max):
                     yield from columns.record_batches(
                         spans, self.columns, part.queue.broker_name, open_bodies=options.open_bodies,
                         count_max=options.batch_rows, bytes_max=bytes_max,

@@ -81,6 +81,13 @@ class SourceArguments:
     sql: Annotated[
         str | None, Option("--sql", help='SQL92 over properties, as brokers know it: "price > 10"')
     ] = None
+    check_crc: Annotated[
+        bool,
+        Option(
+            "--check-crc/--no-check-crc",
+            help="Records whose bodies do not match their CRCs are lost, or taken as they are.",
+        ),
+    ] = True
     fail_on_data_loss: Annotated[
         bool,
         Option(
@@ -107,6 +114,7 @@ class SourceArguments:
             unique_ids=_union("--unique-ids", key_set, self.unique_ids),
             stored=self.stored(),
             sql=_read("--sql", plain, self.sql, None),
+            check_crc=self.check_crc,
         )
 
     def stored(self) -> tuple[int | None, int | None]:

@@ -60,7 +60,8 @@ class Exporting:
     def _write(self, reader: Reader, piece: Slice, part: ParquetPart) -> Mark:
         mark = Mark(piece.number, piece.part.end)
         lost = NamedLosses(mark, self.fail_on_data_loss)
-        for spans in reader.read(piece.part, self.choice, lost, bytes_max=READ_BYTES):
+        choice = self.choice.of_columns(self.layout.read)
+        for spans in reader.read(piece.part, choice, lost, bytes_max=READ_BYTES):
             for batch in record_batches(
                 spans, self.layout.read, piece.part.queue.broker_name, open_bodies=self.open_bodies,
                 count_max=BATCH_RECORDS, bytes_max=BATCH_BYTES,

@@ -9,7 +9,7 @@ from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.spellings import EARLIEST, LATEST
 from firearrow.spark_tools.origin import Lost, QueueRange, Reader
 from firearrow.spark_tools.plan.ranges import divided
-from firearrow.spark_tools.plan.resolution import within
+from firearrow.spark_tools.plan.resolution import tell_behind, within
 from firearrow.spark_tools.plan.topics import Wanted
 
 SLICE_BYTES = 128 << 20
@@ -29,6 +29,7 @@ def ranges(reader: Reader, source: SourceArguments, lost: Lost) -> list[QueueRan
     else:
         pairs = dict.fromkeys(queues(reader, source), (EARLIEST, LATEST))
     bounds = reader.bounds(sorted(pairs))
+    tell_behind(reader, [queue for queue, (_, end) in sorted(pairs.items()) if end == LATEST], lost)
     since, until = source.stored()
     found = []
     for queue, (start, end) in sorted(pairs.items()):

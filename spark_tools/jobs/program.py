@@ -21,7 +21,9 @@ from firearrow.spark_tools.jobs.report import Report
 FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130
-NOT_DIGESTED = frozenset({"rate", "bytes_rate", "timeout_s", "create_topics", "settings", "target_settings"})
+NOT_DIGESTED = frozenset(
+    {"rate", "bytes_rate", "timeout_s", "create_topics", "settings", "target_settings", "check_crc"}
+)
 """Arguments that may change from one run to the next, and the job remains the same."""
 
 

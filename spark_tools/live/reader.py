@@ -15,6 +15,7 @@ from firearrow._native.store.record import RecordError
 from firearrow.client.admin import Admin
 from firearrow.client.errors import ClientError, NoRoute
 from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.bodies import sound
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import Refused, TopicMissing
 from firearrow.spark_tools.live.link import Link
@@ -66,6 +67,10 @@ class LiveReader:
 
         return dict(zip(queues, self._ask(asking), strict=True))
 
+    def behind(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
+        """A broker has mended its store, and shows no more than its queues."""
+        return []
+
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         return self._ask(lambda admin: admin.offset_at(queue, ms))
 
@@ -106,6 +111,8 @@ class LiveReader:
             try:
                 for spans in windows.of(bytes_max):
                     kept = predicate.keep(spans)
+                    if choice.check_crc:
+                        kept = sound(kept, part.queue, lost)
                     if len(kept):
                         yield kept
             except FilterOff:

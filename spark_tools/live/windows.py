@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from firearrow._native.bulk.spans import Spans, from_answer
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.spark_tools.live.pulls import Answer, Pulls
-from firearrow.spark_tools.origin import Lost, QueueRange
+from firearrow.spark_tools.origin import LIGHT_PREFIX, Lost, QueueRange
 
 SUSPEND_MS = 1000
 REST_S = 0.05
-LIGHT = "%LMQ%"
 INNER_BATCH = 0x80
 
 
@@ -32,7 +31,7 @@ class Windows:
         self._lost = lost
         self._news_s = news_s
         self._everything = everything
-        self._light = part.queue.topic.startswith(LIGHT)
+        self._light = part.queue.topic.startswith(LIGHT_PREFIX)
         self._nothing_since: float | None = None
 
     def of(self, bytes_max: int) -> Iterator[Spans]:

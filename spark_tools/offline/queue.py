@@ -17,10 +17,10 @@ from firearrow._native.files.log import Log
 from firearrow._native.files.rolled import segment_at
 from firearrow._native.store.record import RecordError
 from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.origin import LIGHT_PREFIX
 
 FIELDS = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
 """Of a row of entries."""
-LIGHT_PREFIX = "%LMQ%"
 ENTRIES_AT_ONCE = 16384
 ENTRIES_LOOKED_AT = 1000
 """One by one, for a record that is whole."""

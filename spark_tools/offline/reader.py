@@ -13,6 +13,7 @@ from firearrow.spark_tools.errors import OptionWrong, TopicMissing
 from firearrow.spark_tools.offline.abreast import abreast
 from firearrow.spark_tools.offline.reading import Reading
 from firearrow.spark_tools.offline.store import Store
+from firearrow.spark_tools.offline.tail import behind
 from firearrow.spark_tools.origin import Lost, QueueRange
 
 
@@ -61,6 +62,13 @@ class StoreReader:
     def _bounds(self, queue: MessageQueue) -> tuple[int, int]:
         with self._store(queue.broker_name).queue(queue) as stored:
             return stored.bounds()
+
+    def behind(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
+        return [
+            each
+            for name, store in self._stores.items()
+            for each in behind(store, [queue for queue in queues if queue.broker_name == name])
+        ]
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         with self._store(queue.broker_name).queue(queue) as stored:

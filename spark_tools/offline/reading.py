@@ -12,6 +12,7 @@ from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import Spans
 from firearrow._native.files.entries import ENTRY, Entry
 from firearrow._native.store.record import RecordError
+from firearrow.spark_tools.bodies import sound
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.offline.losses import Losses
 from firearrow.spark_tools.offline.queue import ENTRIES_AT_ONCE, FIELDS, StoredQueue
@@ -29,6 +30,8 @@ class Reading:
         self._queue = queue
         self._predicate = Predicate(choice)
         self._tags = None if queue.queue.topic == SCHEDULE_TOPIC else choice.tag_codes()
+        self._check_crc = choice.check_crc
+        self._lost = lost
         self._losses = Losses(queue.queue, lost)
         self._bytes_max = max(1, bytes_max)
 
@@ -44,6 +47,8 @@ class Reading:
             losses.add(at, number, f"no file in {entries.folder} has their entries")
             for spans in self._run(number, rows):
                 kept = self._predicate.keep(spans)
+                if self._check_crc:
+                    kept = sound(kept, self._queue.queue, self._lost)
                 if len(kept):
                     losses.tell()
                     yield kept

@@ -51,6 +51,11 @@ class Store:
             for number, queue_offset in queues.items():
                 yield group, MessageQueue(topic, self.name, number), queue_offset
 
+    @property
+    def is_marked(self) -> bool:
+        """By a broker that runs, or was killed."""
+        return os.path.exists(os.path.join(self.root, "abort"))
+
     def log_end(self) -> int:
         """Physical offset behind the last whole record. The queues say where to look, so little is walked."""
         self.log.refresh()

@@ -136,6 +136,13 @@ class SourceOptions:
         None,
         "An SQL92 expression over properties, as brokers know it: `price > 10 AND region = 'EU'`.",
     )
+    check_crc: bool = option(
+        "checkCrc",
+        values.flag,
+        True,
+        "Whether records whose bodies do not match their CRCs are lost, see `failOnDataLoss`; if not, they are read "
+        "as they are. Nothing is looked at where `body` is no column.",
+    )
     push_down: bool = option(
         "pushDown",
         values.flag,
@@ -258,7 +265,7 @@ class SourceOptions:
         return AtTime(self.end_ms) if self.end_ms is not None else self.end_times or self.end
 
     def choice(self) -> Choice:
-        return Choice(tags=self.tags, keys=self.keys, sql=self.sql)
+        return Choice(tags=self.tags, keys=self.keys, sql=self.sql, check_crc=self.check_crc)
 
     def cut(self) -> Cut:
         return Cut(self.parts_min, self.part_records, self.part_bytes)

@@ -3,7 +3,7 @@
 Asks a Reader for times only; the bounds are those that the caller pinned. One thread.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from firearrow.client.message import MessageQueue
@@ -36,9 +36,15 @@ class Resolution:
         return {queue: self._start(point, queue, *bounds[queue]) for queue in bounds}
 
     def ends(self, point: Point, bounds: Bounds) -> Offsets:
-        """Within bounds; told as lost: what was asked for beyond the end."""
+        """Within bounds; told as lost: what was asked for beyond the end, and what lies behind it and cannot be had."""
         _check_named("endingOffsets", point, bounds)
-        return {queue: self._end(point, queue, *bounds[queue]) for queue in bounds}
+        found = {queue: self._end(point, queue, *bounds[queue]) for queue in bounds}
+        numbered = point.offsets if isinstance(point, PerQueue) else {}
+        whole = [queue for queue, end in found.items() if end == bounds[queue][1]]
+        tell_behind(
+            self.reader, [queue for queue in whole if numbered.get(queue, LATEST) == LATEST], self.lost
+        )
+        return found
 
     def _start(self, point: Point, queue: MessageQueue, first: int, end: int) -> int:
         match point:
@@ -81,6 +87,12 @@ class Resolution:
         if wanted == EARLIEST:
             return first
         return within(queue, wanted, first, end, self.lost)
+
+
+def tell_behind(reader: Reader, queues: Sequence[MessageQueue], lost: Lost) -> None:
+    """`queues`: those that are read to their ends."""
+    for part, why in reader.behind(queues) if queues else ():
+        lost(part, why)
 
 
 def within(queue: MessageQueue, wanted: int, first: int, end: int, lost: Lost) -> int:

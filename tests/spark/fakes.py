@@ -37,6 +37,8 @@ class FakeLog:
     asked_bounds: int = 0
     """How often."""
     opened: int = 0
+    torn: list[tuple[QueueRange, str]] = field(default_factory=list)
+    """What `behind` says."""
     strict: bool = False
     """Whether asking for bounds of what is not there raises, as brokers do."""
 
@@ -93,6 +95,9 @@ class FakeLog:
             raise TopicMissing("one of them is not there")
         there = ((queue, self.queues_there[queue]) for queue in queues if queue in self.queues_there)
         return {queue: (each.first, each.end) for queue, each in there}
+
+    def behind(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
+        return [(part, why) for part, why in self.torn if part.queue in queues]
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         there = self.queues_there[queue]

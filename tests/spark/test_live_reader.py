@@ -16,6 +16,7 @@ from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import OptionWrong, TopicMissing, Unreachable
 from firearrow.spark_tools.live.origin import GROUP, BrokerOrigin
+from firearrow.spark_tools.live.pulls import Answer, Pulls
 from firearrow.spark_tools.live.reader import LiveReader
 from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.origin import QueueRange
@@ -286,3 +287,21 @@ def test_a_broker_that_comes_back_goes_on_and_one_that_does_not_is_an_error(tmp_
                 list(windows)
             with pytest.raises(Unreachable, match=r"no answer within 0\.5 s"):
                 reader.topics()
+
+
+def test_a_body_that_was_changed_is_lost_unless_it_is_wanted_as_it_is(
+    reader: LiveReader, sent: Sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our own broker does not give it out, so it is changed behind it."""
+    given = Pulls.answer
+
+    def answer(pulls: Pulls, queue_offset: int) -> Answer:
+        found = given(pulls, queue_offset)
+        return found._replace(body=found.body.replace(b"body 250", b"body 999"))
+
+    monkeypatch.setattr(Pulls, "answer", answer)
+    lost: Lost = []
+    assert read(reader, sent.whole, lost=lost) == [n for n in range(MESSAGES) if n != 250]
+    assert lost == [(QueueRange(sent.queue, 250, 251), "the body of the record does not have its CRC")]
+    as_it_is = read(reader, sent.whole, Choice(check_crc=False))
+    assert as_it_is == [999 if n == 250 else n for n in range(MESSAGES)]

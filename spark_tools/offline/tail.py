@@ -1,0 +1,101 @@
+"""What a store has behind the ends of its queues: entries without records, records without entries, torn bytes.
+
+A broker that was killed leaves them and mends them when it starts. One that runs shows them for moments, so what is
+seen is looked at again while there is a mark of one. One thread, that of the store.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from firearrow._native.bulk.spans import Spans
+from firearrow._native.files.log_walk import LogWalk
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.offline.store import Store
+from firearrow.spark_tools.origin import LIGHT_PREFIX, QueueRange
+
+NO_RECORD = "their entries show no whole record: the log ends before them"
+NO_ENTRY = "their records have no entries: start the broker once, it makes them"
+LOOKS = 20
+REST_S = 0.05
+WALK_BYTES = 16 << 20
+TRANSACTION, COMMITTED = 0xC, 0x8
+"""Bits of a sysFlag: what is prepared or rolled back has no entry."""
+log = logging.getLogger("firearrow.spark")
+Ranges = dict[tuple[MessageQueue, str], tuple[int, int]]
+"""Queue and reason → offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    ranges: Ranges = field(default_factory=dict)
+    torn: frozenset[int] = frozenset()
+    """Physical offsets from which on there are bytes that are no record."""
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges or self.torn)
+
+    def and_still(self, later: "Look") -> "Look":
+        """What both show."""
+        shared = {
+            place: (max(start, later.ranges[place][0]), min(end, later.ranges[place][1]))
+            for place, (start, end) in self.ranges.items()
+            if place in later.ranges
+        }
+        ranges = {place: (start, end) for place, (start, end) in shared.items() if start < end}
+        return Look(ranges, self.torn & later.torn)
+
+
+def behind(
+    store: Store, queues: Sequence[MessageQueue], pause: Callable[[float], None] = time.sleep
+) -> list[tuple[QueueRange, str]]:
+    """Of these queues, in order, with the reason. Torn bytes belong to no queue: they are warned of."""
+    seen = look(store, queues)
+    for _ in range(LOOKS if store.is_marked else 0):
+        if not seen:
+            break
+        pause(REST_S)
+        seen = seen.and_still(look(store, queues))
+    for physical in sorted(seen.torn):
+        log.warning(
+            "%s: bytes that are no record from %d on, behind the ends of queues", store.root, physical
+        )
+    return [(QueueRange(queue, *seen.ranges[queue, why]), why) for queue, why in sorted(seen.ranges)]
+
+
+def look(store: Store, queues: Sequence[MessageQueue]) -> Look:
+    """At this moment. Records are looked for from where the newest file begins, or behind the newest entry of these
+    queues; of queues without any entry none: their topic may have been deleted and made again."""
+    ranges: Ranges = {}
+    ends: dict[MessageQueue, int] = {}
+    known = store.log.newest()
+    for queue in queues:
+        with store.queue(queue) as stored:
+            _, end = stored.bounds()
+            written = stored.entries.end()
+            if end < written:
+                ranges[queue, NO_RECORD] = end, written
+            elif written and not queue.topic.startswith(LIGHT_PREFIX):
+                ends[queue] = end
+            known = max(known, stored.last_whole())
+    torn: set[int] = set()
+    walk = LogWalk(store.log, known, None, lambda start, end, why: torn.add(start), check_crc=False)
+    for spans in walk.spans(WALK_BYTES):
+        for queue, number in _to_be_entered(spans, store.name, ends):
+            if number >= ends[queue]:
+                ranges[queue, NO_ENTRY] = ends[queue], number + 1
+    return Look(ranges, frozenset(torn))
+
+
+def _to_be_entered(
+    spans: Spans, broker: str, ends: Mapping[MessageQueue, int]
+) -> Iterator[tuple[MessageQueue, int]]:
+    """Queue and queue offset of each record there that should have an entry in one of these queues."""
+    topics = {queue.topic for queue in ends}
+    for index in range(len(spans)):
+        if (topic := spans.topic(index)) not in topics:
+            continue
+        queue = MessageQueue(topic, broker, spans.queue_id(index))
+        if queue in ends and spans.sys_flag(index) & TRANSACTION in (0, COMMITTED):
+            yield queue, spans.queue_offset(index)

@@ -1,0 +1,170 @@
+"""What a killed broker leaves behind the ends of queues is lost by name; what one shows for a moment is not."""
+
+import logging
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.files.mappings import Mappings
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.errors import DataLoss
+from firearrow.spark_tools.jobs.arguments import SourceArguments
+from firearrow.spark_tools.jobs.planning import ranges
+from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.offline.store import Store
+from firearrow.spark_tools.offline.tail import LOOKS, NO_ENTRY, NO_RECORD, behind
+from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.plan.batch import BatchPlan
+from firearrow.spark_tools.plan.options import BATCH, SourceOptions
+from tests.spark.damaging import COUNT, QUEUE, entry_at, fill, opened, record_at, write_at
+from tests.spark.stores import Golden
+from tests.store.stores import open_store
+
+OTHER = MessageQueue("T", "s", 1)
+KEPT = 60
+
+
+def never(seconds: float) -> None:
+    raise AssertionError("nobody runs, so nothing is waited for")
+
+
+def seen(root: Path, pause: object = never) -> list[tuple[QueueRange, str]]:
+    return behind(Store("s", str(root), Mappings()), [QUEUE, OTHER], pause)  # type: ignore[arg-type]
+
+
+def plan(root: Path, **given: str) -> BatchPlan:
+    options = SourceOptions.of({"path": f"s={root}", **given}, BATCH)
+    return BatchPlan(StoreOrigin((f"s={root}",)), options)
+
+
+def rows(root: Path, **given: str) -> int:
+    return sum(len(part) for group in plan(root, **given).parts() for part in group)
+
+
+def cut_log(root: Path) -> None:
+    """Within a record of QUEUE; those of OTHER lie behind the one before."""
+    path, position, size = record_at(root, KEPT)
+    os.truncate(path, position + size - 1)
+    for later in sorted((root / "commitlog").iterdir()):
+        if later > path:
+            later.unlink()
+
+
+def cut_entries(root: Path, number: int) -> bytes:
+    """Nothing was written from this entry of QUEUE on: what was there."""
+    path, position = entry_at(root, number)
+    was = path.read_bytes()[position:]
+    write_at(path, position, bytes(len(was)))
+    return was
+
+
+def mark(root: Path) -> None:
+    (root / "abort").touch()
+
+
+def test_a_clean_store_has_nothing_behind_its_ends(root: Path) -> None:
+    assert seen(root) == []
+    assert rows(root) == 2 * COUNT
+
+
+def test_entries_whose_records_were_cut_off_are_lost_by_name(root: Path) -> None:
+    cut_log(root)
+    lost = [QueueRange(QUEUE, KEPT, COUNT), QueueRange(OTHER, KEPT, COUNT)]
+    assert seen(root) == [(part, NO_RECORD) for part in lost]
+    with pytest.raises(DataLoss, match=r"80 messages are gone: T@s:0\[60\.\.100\).*; T@s:1\[60\.\.100\)"):
+        rows(root)
+    assert rows(root, failOnDataLoss="false") == 2 * KEPT
+    told: list[QueueRange] = []
+    with opened(root) as reader:
+        found = ranges(reader, SourceArguments(path=[f"s={root}"]), lambda part, why: told.append(part))
+    assert told == lost
+    assert [(part.start, part.end) for part in found] == [(0, KEPT)] * 2
+
+
+def test_who_asks_for_less_is_told_nothing(root: Path) -> None:
+    cut_log(root)
+    upto = '{"T": {"s": {"0": %d, "1": %d}}}'
+    assert rows(root, endingOffsets=upto % (KEPT, KEPT - 1)) == 2 * KEPT - 1
+    with pytest.raises(DataLoss, match=r"1 messages are gone: T@s:0\[60\.\.61\): beyond the end"):
+        rows(root, endingOffsets=upto % (KEPT + 1, KEPT))
+    one = SourceArguments(path=[f"s={root}"], offsets='{"T": {"s": {"0": [10, 20]}}}')
+    with opened(root) as reader:
+        (part,) = ranges(reader, one, lambda part, why: pytest.fail(f"{part}: {why}"))
+    assert (part.start, part.end) == (10, 20)
+
+
+def test_records_without_entries_are_lost_by_name(root: Path) -> None:
+    """As far as they lie behind what the queues show: a queue's tail that is missing among others is damage."""
+    for number in range(COUNT - 4, COUNT):
+        cut_entries(root, number)
+        other = root / "consumequeue" / "T" / "1" / entry_at(root, number)[0].name
+        write_at(other, entry_at(root, number)[1], bytes(20))
+    lost = [QueueRange(QUEUE, COUNT - 4, COUNT), QueueRange(OTHER, COUNT - 4, COUNT)]
+    assert seen(root) == [(part, NO_ENTRY) for part in lost]
+    with pytest.raises(DataLoss, match=r"8 messages are gone: T@s:0\[96\.\.100\): .*start the broker once"):
+        rows(root)
+    assert rows(root, failOnDataLoss="false") == 2 * COUNT - 8
+
+
+def test_a_topic_without_entries_may_have_been_made_again(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue" / "T" / "0")
+    (root / "consumequeue" / "T" / "0").mkdir()
+    assert seen(root) == []
+
+
+def test_what_a_running_broker_shows_for_moments_is_nothing(root: Path) -> None:
+    mark(root)
+    path, position = entry_at(root, COUNT - 1)
+    was = cut_entries(root, COUNT - 1)
+    pauses: list[float] = []
+
+    def entered(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            write_at(path, position, was)
+
+    other = root / "consumequeue" / "T" / "1" / path.name
+    write_at(other, position, bytes(20))
+    last = behind(Store("s", str(root), Mappings()), [QUEUE, OTHER], entered)
+    assert last == [(QueueRange(OTHER, COUNT - 1, COUNT), NO_ENTRY)]
+    assert len(pauses) == LOOKS
+
+
+def test_a_store_that_is_written_all_the_time_has_nothing_behind(tmp_path: Path) -> None:
+    """What is new at each look is not what was seen before."""
+    store = open_store(tmp_path)
+    fill(store, 5)
+    written = iter(range(5, 1000))
+
+    def more(seconds: float) -> None:
+        fill(store, 1, start=next(written))
+
+    mark(tmp_path)
+    assert seen(tmp_path, more) == []
+    store.close()
+
+
+def test_torn_bytes_at_the_end_are_warned_of(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    physical, size = struct.unpack_from(
+        ">qi",
+        (root / "consumequeue" / "T" / "1" / entry_at(root, COUNT - 1)[0].name).read_bytes(),
+        entry_at(root, COUNT - 1)[1],
+    )
+    path, position, _ = record_at(root, COUNT - 1)
+    whole = path.read_bytes()
+    base = int(path.name)
+    behind_all = physical + size - base
+    write_at(path, behind_all, whole[position : position + 40])
+    with caplog.at_level(logging.WARNING, "firearrow.spark"):
+        assert rows(root) == 2 * COUNT
+    assert f"bytes that are no record from {base + behind_all} on" in caplog.text
+
+
+def test_apache_s_stores_have_nothing_that_is_lost(golden: Golden) -> None:
+    name = golden.root.name
+    with StoreOrigin((f"{name}={golden.root}",)).open() as reader:
+        queues = [queue for topic in reader.topics() for queue in reader.queues(topic)]
+        assert reader.behind(queues) == []
