@@ -57,6 +57,12 @@ class SourceArguments:
         list[str] | None,
         Option("--source-option", help="KEY=VALUE of the client that reads, e.g. rocketmq.accessKey=…"),
     ] = None
+    group: Annotated[
+        str | None,
+        Option(
+            "--source-group", help="Consumer group that pulls name, for brokers that give rights by group."
+        ),
+    ] = None
     topics: Annotated[list[str] | None, Option("--topics", help="Topics, separated by commas.")] = None
     pattern: Annotated[
         str | None, Option("--pattern", help="Regular expression that whole names of topics match.")
@@ -96,13 +102,15 @@ class SourceArguments:
         ),
     ] = True
 
-    def origin(self) -> Origin:
+    def origin(self, timeout_s: float) -> Origin:
+        """`timeout_s`: how long brokers that do not answer are waited for. OptionWrong."""
         if bool(self.path) == bool(self.name_server):
             raise OptionWrong("--path or --name-server: one of them says where to read from")
         if self.path:
             return StoreOrigin(tuple(self.path))
         assert self.name_server is not None
-        return BrokerOrigin(target(self.name_server, self.settings, "--source-option"))
+        cluster = target(self.name_server, self.settings, "--source-option")
+        return BrokerOrigin(cluster, self.group, timeout_s)
 
     def choice(self) -> Choice:
         keys = _union("--keys", key_set, self.keys)
@@ -161,9 +169,6 @@ class TargetArguments:
     bytes_rate: Annotated[
         float | None, Option("--bytes-rate", help="Bytes a second at most, all tasks together.")
     ] = None
-    timeout_s: Annotated[
-        float, Option("--timeout", help="Seconds for which a broker that went away is waited for.")
-    ] = 60
 
     def cluster(self) -> Target:
         if not self.target:
@@ -174,8 +179,6 @@ class TargetArguments:
         for option, value in (("--rate", self.rate), ("--bytes-rate", self.bytes_rate)):
             if value is not None and not 0 < value <= RATE_MAX:
                 raise OptionWrong(f"{option}: {value:g} is not a rate above 0")
-        if not 0 < self.timeout_s <= 86400:
-            raise OptionWrong(f"--timeout: {self.timeout_s:g} is not within a second and a day")
         self.topic_table()
 
     def topic_table(self) -> dict[str | None, str]:
@@ -206,7 +209,15 @@ class RunArguments:
         Option("--checkpoint", help="Folder of what is finished  [default: .firearrow-JOB-DIGEST, here]"),
     ] = None
     report: Annotated[Path | None, Option("--report", help="File for the report as JSON.")] = None
+    timeout_s: Annotated[
+        float,
+        Option("--timeout", help="Seconds for which a broker that went away is waited for, read or written."),
+    ] = 60
     quiet: Annotated[bool, Option("--quiet", help="No progress on stderr.")] = False
+
+    def check(self) -> None:
+        if not 0 < self.timeout_s <= 86400:
+            raise OptionWrong(f"--timeout: {self.timeout_s:g} is not within a second and a day")
 
 
 def _read(option: str, parse: Callable[[str], T], text: str | None, default: D) -> T | D:

@@ -36,6 +36,7 @@ from firearrow.spark_tools.jobs.program import as_digested, finish, program, spr
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.jobs.routing import ByQueue, faced
 from firearrow.spark_tools.live.sender import Sender
+from firearrow.spark_tools.origin import Origin
 from firearrow.spark_tools.plan import values
 from firearrow.spark_tools.plan.declaration import read_value
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
@@ -93,18 +94,21 @@ def copy(
 ) -> None:
     """Copy topics to another cluster, continuously."""
     sending.check()
+    running.check()
     pace.check()
-    stream = stream_options(source, pace)
+    stream = stream_options(source, pace, running)
+    origin = source.origin(running.timeout_s)
     watch = Watch()
     digested = as_digested(source, sending, start=pace.start, provenance=provenance)
     with checkpoint(running.checkpoint, "copy", digested, list) as held:
         report = Report(
-            job="copy", id=held.id, source=str(source.origin()), target=str(sending.cluster()),
+            job="copy", id=held.id, source=str(origin), target=str(sending.cluster()),
             checkpoint=str(held.folder), resumed=held.resumed, arguments=digested,
         )  # fmt: skip
         copying = Copying(
             held=held, report=report, wanted=partial(is_wanted, source),
-            routes=partial(routes, source, sending, report), work=partial(work, source, sending, held, provenance),
+            routes=partial(routes, origin, sending, running, report),
+            work=partial(work, source, sending, running, held, provenance),
         )  # fmt: skip
         run(copying, stream, pace, quiet=running.quiet)
         report.seconds = watch.seconds
@@ -113,23 +117,26 @@ def copy(
     finish(report)
 
 
-def stream_options(source: SourceArguments, pace: PaceArguments) -> dict[str, str]:
+def stream_options(source: SourceArguments, pace: PaceArguments, running: RunArguments) -> dict[str, str]:
     """What the stream source is told. OptionWrong: what a stream cannot do."""
     for option, value in (("--until", source.until), ("--offsets", source.offsets)):
         if value is not None:
             raise OptionWrong(f"{option}: a copy goes on and has no such end; replay copies a part")
-    source.choice(), source.queue_set(), source.origin()
+    source.choice(), source.queue_set(), source.origin(running.timeout_s)
     since, _ = source.stored()
     options = {
         "startingOffsets": pace.start,
         "failOnDataLoss": str(source.fail_on_data_loss).lower(),
         "maxBytesPerTrigger": pace.batch_bytes,
+        "pollTimeout": f"{round(running.timeout_s * 1000)}ms",
         **{name: text for name, _, text in (pair.partition("=") for pair in source.settings or ())},
     }
     if source.path:
         options["path"] = orjson.dumps(source.path).decode()
     if source.name_server:
         options["nameServer"] = source.name_server
+    if source.group:
+        options["group"] = source.group
     if source.topic_names():
         options["topic"] = ",".join(sorted(source.topic_names()))
     pattern = source.topic_pattern()
@@ -148,13 +155,17 @@ def is_wanted(source: SourceArguments, queue: MessageQueue) -> bool:
 
 
 def routes(
-    source: SourceArguments, sending: TargetArguments, report: Report, queues: Sequence[MessageQueue]
+    origin: Origin,
+    sending: TargetArguments,
+    running: RunArguments,
+    report: Report,
+    queues: Sequence[MessageQueue],
 ) -> Table:
     """Topics that the target has not are made if that is wanted."""
-    with source.origin().open() as reader:
+    with origin.open() as reader:
         there = Wanted(tuple(sorted({queue.topic for queue in queues})), None).queues_there(reader)
     sources = sorted({*there, *queues})
-    with Sender(sending.cluster(), timeout_s=sending.timeout_s) as sender:
+    with Sender(sending.cluster(), timeout_s=running.timeout_s) as sender:
         targets, notes = queues_at(sender, sending, sources)
     facing = faced(sources, targets, sending.renamed())
     report.notes += [*notes, *(f"other queue id: {text}" for text in facing.moved)]
@@ -164,15 +175,16 @@ def routes(
 def work(
     source: SourceArguments,
     sending: TargetArguments,
+    running: RunArguments,
     held: Checkpoint,
     provenance: bool,
     routing: ByQueue,
     at_a_time: int,
 ) -> lane.Work:
     return Forwarding(
-        origin=source.origin(), choice=source.choice(), target=sending.cluster(), routing=routing, job=held.id,
-        drop=BROKER_OWN, provenance=provenance, rates=Rates(sending.rate, sending.bytes_rate).shared(at_a_time),
-        fail_on_data_loss=source.fail_on_data_loss, timeout_s=sending.timeout_s,
+        origin=source.origin(running.timeout_s), choice=source.choice(), target=sending.cluster(), routing=routing,
+        job=held.id, drop=BROKER_OWN, provenance=provenance, fail_on_data_loss=source.fail_on_data_loss,
+        rates=Rates(sending.rate, sending.bytes_rate).shared(at_a_time), timeout_s=running.timeout_s,
     )  # fmt: skip
 
 

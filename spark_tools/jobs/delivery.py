@@ -54,8 +54,9 @@ class Delivery:
     def carry_out(self) -> Report:
         """OptionWrong and what the source or the target refuses; failures within tasks are in the report."""
         self.sending.check()
+        self.running.check()
         watch = Watch()
-        origin, choice = self.source.origin(), self.source.choice()
+        origin, choice = self.source.origin(self.running.timeout_s), self.source.choice()
         job, place = self.job, self.running.checkpoint
         if self.dry_run:
             job, place = f"{job}-dry-run", place and place / "dry-run"
@@ -92,7 +93,7 @@ class Delivery:
         target = self.sending.cluster()
         report.target = str(target)
         if self.send and held.unfinished():
-            with Sender(target, timeout_s=self.sending.timeout_s) as sender:
+            with Sender(target, timeout_s=self.running.timeout_s) as sender:
                 routing, report.notes = self.routed(sender, [piece.part for piece in held.slices])
             work = partial(self._forwarding, held, origin, choice, target, routing)
             lane.context(self.job)
@@ -120,7 +121,7 @@ class Delivery:
         return Forwarding(
             origin=origin, choice=choice, target=target, routing=routing, job=held.id, drop=self.drop,
             provenance=self.provenance, rates=rates, fail_on_data_loss=self.source.fail_on_data_loss,
-            timeout_s=self.sending.timeout_s,
+            timeout_s=self.running.timeout_s,
         )  # fmt: skip
 
     def _verify(
@@ -130,8 +131,8 @@ class Delivery:
         shutil.rmtree(marks.folder, ignore_errors=True)
         marks.folder.mkdir()
         work = Verifying(
-            origin=origin, choice=choice, target=BrokerOrigin(target), forwarded=held.marks, job=held.id,
-            provenance=self.provenance, routing=self.leaving,
+            origin=origin, choice=choice, target=BrokerOrigin(target, timeout_s=self.running.timeout_s),
+            forwarded=held.marks, job=held.id, provenance=self.provenance, routing=self.leaving,
         )  # fmt: skip
         report.failures = self._run(held, marks, lambda _: work, whole_queues=False)
         report.verification = verifying.told(

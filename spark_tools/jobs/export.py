@@ -86,7 +86,9 @@ def export(
     ] = False,
 ) -> None:
     """Write messages of stores or of live topics to Parquet files."""
-    watch, layout, origin, folder = Watch(), files.layout(), source.origin(), files.folder()
+    running.check()
+    watch, layout, folder = Watch(), files.layout(), files.folder()
+    origin = source.origin(running.timeout_s)
     given = as_digested(source, **files.told())
     report = Report(JOB, "", str(origin), str(folder), given)
     if dry_run:

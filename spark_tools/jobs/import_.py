@@ -28,7 +28,7 @@ from firearrow.spark_tools.outgoing import Outlet
 from firearrow.spark_tools.placing import QueueChoice
 
 JOB = "import"
-CHANGEABLE = frozenset({"rate", "bytes_rate", "timeout_s", "create_topics", "target_settings"})
+CHANGEABLE = frozenset({"rate", "bytes_rate", "create_topics", "target_settings"})
 """Arguments that may change from one run to the next, and the job remains the same."""
 Option = typer.Option
 cli = program()
@@ -59,6 +59,7 @@ def import_(
 ) -> None:
     """Send messages of Parquet files to topics."""
     sending.check()
+    running.check()
     if parquet is None:
         raise OptionWrong("--parquet: a folder or file of Parquet is needed")
     watch, place = Watch(), parquet.absolute()
@@ -76,7 +77,7 @@ def import_(
             report.id, report.checkpoint, report.resumed = held.id, str(held.folder), held.resumed
             if provenance:
                 outlet = replace(outlet, job=_job(held, found, report))
-            _import(held, found, outlet, sending, report, quiet=running.quiet)
+            _import(held, found, outlet, sending, running, report)
     report.seconds = watch.seconds
     if running.report is not None:
         report.write(running.report)
@@ -113,9 +114,8 @@ def _import(
     found: Imported,
     outlet: Outlet,
     sending: TargetArguments,
+    running: RunArguments,
     report: Report,
-    *,
-    quiet: bool,
 ) -> None:
     tasks = _tasks(held, found)
     if tasks:
@@ -123,16 +123,16 @@ def _import(
         sources = (
             [MessageQueue(outlet.topic, "", 0)] if outlet.topic else sorted(found.queues or queues_in(found))
         )
-        with Sender(target, timeout_s=sending.timeout_s) as sender:
+        with Sender(target, timeout_s=running.timeout_s) as sender:
             report.notes += queues_at(sender, sending, sources)[1]
         spark = lane.context(JOB)
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
         work = Importing(
             pieces={piece.name: piece for piece in found.pieces}, target=target, outlet=outlet,
-            renamed=sending.renamed(), job=held.id, timeout_s=sending.timeout_s,
+            renamed=sending.renamed(), job=held.id, timeout_s=running.timeout_s,
             rates=Rates(sending.rate, sending.bytes_rate).shared(at_a_time),
         )  # fmt: skip
-        with shown(JOB, held.marks, held.slices, quiet=quiet):
+        with shown(JOB, held.marks, held.slices, quiet=running.quiet):
             report.failures = lane.run(spark, tasks, held.marks, work)
     else:
         report.notes.append("nothing was left to do: give another --checkpoint to do it again")

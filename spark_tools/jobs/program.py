@@ -22,7 +22,7 @@ FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130
 NOT_DIGESTED = frozenset(
-    {"rate", "bytes_rate", "timeout_s", "create_topics", "settings", "target_settings", "check_crc"}
+    {"rate", "bytes_rate", "create_topics", "settings", "group", "target_settings", "check_crc"}
 )
 """Arguments that may change from one run to the next, and the job remains the same."""
 

@@ -65,6 +65,7 @@ class Pulls:
         self._queue = replace(queue, topic=link.admin.namespace.wrap(queue.topic))
         self._end = end
         self._filter = wanted
+        self._timeout_s = timeout_s
         self._patience = Patience(timeout_s)
         self._silent_s = min(SILENT_S, timeout_s)
         self._wire: Wire | None = None
@@ -170,10 +171,11 @@ class Pulls:
         """Before it is tried anew. Unreachable: it was tried for long enough."""
         self.close()
         self._broker_id = MASTER
-        if isinstance(error, ConfigError) or not self._patience.wait():
-            raise Unreachable(
-                f"{self._queue.topic}@{self._queue.broker_name}:{self._queue.queue_id}: {error}"
-            ) from error
+        text = f"{self._queue.topic}@{self._queue.broker_name}:{self._queue.queue_id}: {error}"
+        if isinstance(error, ConfigError):
+            raise Unreachable(text) from error
+        if not self._patience.wait():
+            raise Unreachable(f"{text}; given up after {self._timeout_s:g} s") from error
 
     # ---- answers ----
 

@@ -48,6 +48,13 @@ class SourceOptions:
         "The consumer group that pulls name, for brokers that give rights by group. Nothing is committed for it.",
         shown="`TOOLS_CONSUMER`",
     )
+    timeout_s: float = option(
+        "pollTimeout",
+        parse_duration,
+        60.0,
+        "How long name servers and brokers that do not answer are asked again before the query fails.",
+        shown="`60s`",
+    )
     # which queues
     topic: tuple[str, ...] = option(
         "topic",

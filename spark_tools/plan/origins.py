@@ -14,4 +14,4 @@ def origin_of(options: SourceOptions, given: Mapping[str, str]) -> Origin:
     from firearrow.spark_tools.live.origin import BrokerOrigin  # noqa: PLC0415 (files need no client)
     from firearrow.spark_tools.live.target import Target  # noqa: PLC0415
 
-    return BrokerOrigin(Target.of(given), options.group)
+    return BrokerOrigin(Target.of(given), options.group, options.timeout_s)

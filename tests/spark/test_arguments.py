@@ -14,6 +14,7 @@ from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, 
 from firearrow.spark_tools.jobs.program import as_digested, program, spread
 from firearrow.spark_tools.jobs.spellings import QueueSet, assigned, lines
 from firearrow.spark_tools.live.origin import BrokerOrigin
+from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.offline.origin import StoreOrigin
 
 EIGHT = 1795248000000
@@ -87,14 +88,15 @@ def test_an_interrupt_says_how_to_go_on() -> None:
 
 
 def test_a_store_or_a_name_server_is_the_origin() -> None:
-    assert isinstance(source("--path", "/s/a").origin(), StoreOrigin)
-    assert isinstance(source("--name-server", "127.0.0.1:9876").origin(), BrokerOrigin)
+    assert source("--path", "/s/a").origin(60) == StoreOrigin(("/s/a",))
+    live = source("--name-server", "127.0.0.1:9876", "--source-group", "tools")
+    assert live.origin(7) == BrokerOrigin(Target(name_server="127.0.0.1:9876"), "tools", timeout_s=7)
 
 
 @pytest.mark.parametrize("arguments", [("--fast",), ("--path", "a", "--name-server", "b:1")])
 def test_one_origin_is_needed(arguments: tuple[str, ...]) -> None:
     with pytest.raises(OptionWrong, match="--path or --name-server: one of them"):
-        source(*arguments).origin()
+        source(*arguments).origin(60)
 
 
 def test_options_of_the_client_go_along() -> None:
@@ -212,12 +214,17 @@ def test_topics_get_one_name_each(given: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("given", "option"),
-    [({"rate": 0}, "--rate"), ({"rate": -1}, "--rate"), ({"bytes_rate": float("nan")}, "--bytes-rate"),
-     ({"timeout_s": 0}, "--timeout"), ({"timeout_s": 86401}, "--timeout")],
-)  # fmt: skip
-def test_rates_and_times_have_bounds(given: dict[str, float], option: str) -> None:
+    [({"rate": 0}, "--rate"), ({"rate": -1}, "--rate"), ({"bytes_rate": float("nan")}, "--bytes-rate")],
+)
+def test_rates_have_bounds(given: dict[str, float], option: str) -> None:
     with pytest.raises(OptionWrong, match=option):
         TargetArguments(**given).check()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("timeout_s", [0, 86401, float("nan")])
+def test_a_time_has_bounds(timeout_s: float) -> None:
+    with pytest.raises(OptionWrong, match="--timeout"):
+        RunArguments(timeout_s=timeout_s).check()
 
 
 def test_secrets_are_masked_and_what_may_change_is_not_digested() -> None:
@@ -225,7 +232,7 @@ def test_secrets_are_masked_and_what_may_change_is_not_digested() -> None:
         target="t", target_settings=["rocketmq.secretKey=hush", "rocketmq.accessKey=me"], rate=5
     )
     assert as_text(given)["target_settings"] == ["rocketmq.secretKey=…", "rocketmq.accessKey=me"]
-    digested = as_digested(SourceArguments(path=["a"]), given, unordered=True)
+    digested = as_digested(SourceArguments(path=["a"], group="tools"), given, unordered=True)
     assert digested == {"path": ["a"], "fail_on_data_loss": True, "target": "t", "unordered": True}
 
 

@@ -13,7 +13,7 @@ from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.datasource.ranges import row_of
 from firearrow.spark_tools.errors import DataLoss, OptionWrong, SendFailed, SparkToolsError
-from firearrow.spark_tools.jobs.arguments import SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
 from firearrow.spark_tools.jobs.copy_ import (
     PaceArguments,
     is_wanted,
@@ -23,8 +23,13 @@ from firearrow.spark_tools.jobs.copy_ import (
     work,
 )
 from firearrow.spark_tools.jobs.copying import Copying, Stopped, numbered
+from firearrow.spark_tools.jobs.forwarding import Forwarding
 from firearrow.spark_tools.jobs.marks import checkpoint
+from firearrow.spark_tools.jobs.pace import Rates
 from firearrow.spark_tools.jobs.report import Report
+from firearrow.spark_tools.jobs.routing import ByQueue
+from firearrow.spark_tools.live.origin import BrokerOrigin
+from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.alone import Alone
 from tests.spark.replaying import bodies
@@ -62,16 +67,18 @@ def target(tmp_path: Path) -> Iterator[LocalBroker]:
 
 
 def copying(
-    store: KnownStore, target: LocalBroker, folder: Path, queues: str | None = None, **sending: bool | float
-) -> Copying:
+    store: KnownStore, target: LocalBroker, folder: Path, queues: str | None = None, *,
+    create_topics: bool = True, timeout_s: float = 20,
+) -> Copying:  # fmt: skip
     source = SourceArguments(path=[str(store.root)], queues=queues)
-    given: dict[str, Any] = {"create_topics": True, "timeout_s": 20, **sending}
-    to = TargetArguments(target=target.name_server, **given)
+    to = TargetArguments(target=target.name_server, create_topics=create_topics)
+    running = RunArguments(timeout_s=timeout_s)
     with checkpoint(folder, "copy", {}, list) as held:
         report = Report(job="copy", id=held.id, source="", target="")
         return Copying(
             held=held, report=report, wanted=partial(is_wanted, source),
-            routes=partial(routes, source, to, report), work=partial(work, source, to, held, True),
+            routes=partial(routes, source.origin(timeout_s), to, running, report),
+            work=partial(work, source, to, running, held, True),
         )  # fmt: skip
 
 
@@ -165,15 +172,28 @@ def test_a_broker_that_is_away_ends_it_and_what_was_sent_is_not_sent_again(
 def test_the_stream_is_told_what_the_arguments_say() -> None:
     source = SourceArguments(
         name_server="h:1", settings=["rocketmq.useTLS=true"], topics=["B", "A"], since="1970-01-01T00:00:01Z",
-        fail_on_data_loss=False,
+        fail_on_data_loss=False, group="tools",
     )  # fmt: skip
-    assert stream_options(source, PaceArguments(start="latest", batch_messages=5)) == {
+    assert stream_options(
+        source, PaceArguments(start="latest", batch_messages=5), RunArguments(timeout_s=7.5)
+    ) == {
         "startingOffsets": "latest", "failOnDataLoss": "false", "maxBytesPerTrigger": "256m", "topic": "A,B",
         "rocketmq.useTLS": "true", "nameServer": "h:1", "startingTimestamp": "1000", "maxOffsetsPerTrigger": "5",
+        "pollTimeout": "7500ms", "group": "tools",
     }  # fmt: skip
     stores = SourceArguments(path=["/a", "x=/b"], pattern="T.*")
-    told = stream_options(stores, PaceArguments())
+    told = stream_options(stores, PaceArguments(), RunArguments())
     assert (told["path"], told["topicPattern"]) == ('["/a","x=/b"]', "T.*")
+
+
+def test_workers_wait_and_pull_as_the_arguments_say(tmp_path: Path) -> None:
+    source = SourceArguments(name_server="h:1", group="tools")
+    to, running = TargetArguments(target="t:1", rate=100, bytes_rate=1000), RunArguments(timeout_s=7.5)
+    with checkpoint(tmp_path / "c", "copy", {}, list) as held:
+        made = work(source, to, running, held, True, ByQueue({}), 4)
+    assert isinstance(made, Forwarding)
+    assert made.origin == BrokerOrigin(Target(name_server="h:1"), "tools", timeout_s=7.5)
+    assert (made.timeout_s, made.rates) == (7.5, Rates(25, 250))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +207,7 @@ def test_the_stream_is_told_what_the_arguments_say() -> None:
 )
 def test_what_a_copy_cannot_do(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(OptionWrong, match=sentence):
-        stream_options(SourceArguments(**{"path": ["/a"], **given}), PaceArguments())
+        stream_options(SourceArguments(**{"path": ["/a"], **given}), PaceArguments(), RunArguments())
 
 
 def test_paces_that_cannot_be() -> None:

@@ -51,6 +51,16 @@ def test_a_folder_that_is_no_store_is_named(tmp_path: Path, capsys: pytest.Captu
     assert not list((tmp_path / "out").rglob("*.parquet"))
 
 
+def test_a_source_that_is_silent_is_waited_for_as_long_as_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ("--name-server", "127.0.0.1:1", "--topics", "T", "--to", tmp_path / "out")
+    assert run(*command, "--timeout", "0.25") == 1
+    assert "127.0.0.1:1: no answer within 0.25 s" in capsys.readouterr().err
+    assert run(*command, "--timeout", "0") == 2
+    assert "--timeout: 0 is not within a second and a day" in capsys.readouterr().err
+
+
 def test_a_dry_run_counts_and_writes_nothing(
     store: KnownStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

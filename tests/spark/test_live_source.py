@@ -6,10 +6,12 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from firearrow.client import blocking
+from firearrow.client.inquiry.admin_records import GroupConfig
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools.datasource.source import RocketMQSource
-from firearrow.spark_tools.errors import DataLoss, TopicMissing
+from firearrow.spark_tools.datasource.stream import StreamReader
+from firearrow.spark_tools.errors import DataLoss, Refused, TopicMissing, Unreachable
 from tests.spark.stores import BROKER
 
 SCHEMA = StructType([
@@ -63,3 +65,28 @@ def test_offsets_and_loss_at_a_broker(broker: LocalBroker, topic: str) -> None:
 def test_a_topic_that_is_none_is_named(broker: LocalBroker) -> None:
     with pytest.raises(TopicMissing, match="NoSuchTopic"):
         read(broker, topic="NoSuchTopic")
+
+
+def test_a_group_without_the_right_to_pull_is_refused(broker: LocalBroker, topic: str) -> None:
+    with blocking.Admin(name_server=broker.name_server) as admin:
+        admin.create_group(GroupConfig(group=f"barred-{topic}", consume_enabled=False))
+    with pytest.raises(Refused, match=f"barred-{topic}"):
+        read(broker, topic=topic, group=f"barred-{topic}")
+    assert len(read(broker, topic=topic)) == 100
+
+
+def test_a_broker_that_is_silent_is_waited_for_as_long_as_told(fresh_broker: LocalBroker) -> None:
+    options = {"nameServer": fresh_broker.name_server, "pollTimeout": "250ms"}
+    with blocking.Producer("silence", name_server=fresh_broker.name_server) as producer:
+        producer.send(Message("T", b"one"))
+    reader = RocketMQSource({**options, "topic": "T"}).reader(SCHEMA)
+    (part,) = reader.partitions()
+    fresh_broker.kill()
+    with pytest.raises(Unreachable, match=r"T@.*; given up after 0\.25 s"):
+        list(reader.read(part))
+    with pytest.raises(Unreachable, match=r"no answer within 0\.25 s"):
+        reader.partitions()
+    stream = RocketMQSource({**options, "topic": "T"}).streamReader(SCHEMA)
+    assert isinstance(stream, StreamReader)
+    with pytest.raises(Unreachable, match=r"no answer within 0\.25 s"):
+        stream.initialOffset()

@@ -25,6 +25,7 @@ def options(use: str = BATCH, **given: str) -> SourceOptions:
         ({"assign": '{"T": [1, 0]}'}, "assign", (Assigned("T", None, frozenset({0, 1})),)),
         ({"assign": '{"T": {"a": [2]}}'}, "assign", (Assigned("T", "a", frozenset({2})),)),
         ({"waitForTopic": "5m"}, "wait_s", 300.0),
+        ({"pollTimeout": "1500ms"}, "timeout_s", 1.5),
         ({"endingOffsets": OFFSETS}, "end", PerQueue({Q0: 5})),
         ({"startingOffsets": " EARLIEST "}, "start", Edge.EARLIEST),
         ({"startingTimestamp": "1970-01-01T00:00:02"}, "start_ms", 2000),
