@@ -225,11 +225,11 @@ def follow(copying: Copying, query: "StreamingQuery", quiet: bool) -> None:
     """Until the query ends, or is ended because the job was told to. StreamingQueryException."""
     from firearrow.spark_tools.datasource.progress import lag  # noqa: PLC0415
 
-    shown = 0
+    shown = None
     while not query.awaitTermination(LOOK_S):
         progress = query.lastProgress
-        if not quiet and progress is not None and shown < copying.batches:
-            shown = copying.batches
+        if not quiet and progress is not None and progress.batchId != shown:
+            shown = progress.batchId
             print(f"copy: {copying}, {lag(progress)}", file=sys.stderr, flush=True)
         if copying.stopping:
             copying.stop(STOP_S)

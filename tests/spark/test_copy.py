@@ -1,6 +1,7 @@
 """copy as a process: it goes on while messages come, SIGTERM ends it cleanly, and the same command goes on."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +62,11 @@ def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
             await_within(running, target, 60)
             send(source, 60, 30)
             await_within(running, target, 90)
+            await_line(
+                running,
+                tmp_path / "log",
+                r"copy: \d+ micro-batches, 90 messages, 0 messages behind in 3 queues",
+            )
             running.send_signal(signal.SIGTERM)
             assert running.wait(END_S) == 0, (tmp_path / "log").read_text()
         finally:
@@ -90,3 +96,9 @@ def await_within(running: "subprocess.Popen[bytes]", target: LocalBroker, count:
         except AssertionError:
             continue
     raise AssertionError(f"the copy ended with {running.returncode}")
+
+
+def await_line(running: "subprocess.Popen[bytes]", log: Path, line: str) -> None:
+    """Until it is said, for as long as the copy lives."""
+    while not re.search(line, log.read_text()):
+        assert running.poll() is None, log.read_text()

@@ -14,10 +14,11 @@ from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane, planning
 from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
 from firearrow.spark_tools.jobs.pace import BURST_S, Bucket, Rates
-from firearrow.spark_tools.jobs.progress import Rate, Sight
+from firearrow.spark_tools.jobs.progress import Rate, Sight, shown
 from firearrow.spark_tools.jobs.routing import ByQueue, RoundRobin, faced, queue_of, queue_text
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.alone import Alone
+from tests.spark.paces import Clock
 
 
 def queue(number: int, topic: str = "T", broker: str = "b") -> MessageQueue:
@@ -99,20 +100,6 @@ def test_workers_without_the_package_are_one_sentence(tmp_path: Path) -> None:
         lane.run(Alone(), [slices], Marks(tmp_path), unimportable)
 
 
-class Clock:
-    """Stands still but for pauses."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def pause(self, seconds: float) -> None:
-        assert seconds > 0
-        self.now += seconds
-
-
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=50), st.floats(1, 1e6))
 def test_a_pace_is_never_exceeded(amounts: list[int], rate: float) -> None:
     clock = Clock()
@@ -120,15 +107,15 @@ def test_a_pace_is_never_exceeded(amounts: list[int], rate: float) -> None:
     taken = 0
     for amount in amounts:
         bucket.take(amount)
-        assert taken <= rate * (clock.now - 100 + BURST_S) * 1.0001
+        assert taken <= rate * (clock.passed + BURST_S) * 1.0001
         taken += amount
-    assert (clock.now - 100) <= sum(amounts) / rate + 1e-6
+    assert clock.passed <= sum(amounts) / rate + 1e-6
 
 
 def test_no_rate_is_no_pace() -> None:
     clock = Clock()
     Bucket(None, clock, clock.pause).take(1 << 60)
-    assert clock.now == 100
+    assert clock.passed == 0
 
 
 def test_tasks_share_a_rate() -> None:
@@ -190,3 +177,22 @@ def test_a_rate_is_since_the_first_look() -> None:
     clock.now += 2
     told = rate.told(3000, 9_000_000)
     assert re.fullmatch(r"3,000 messages, 9 MB, 1,000/s, 2 MB/s", told)
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["lines", "bar"])
+def test_progress_is_painted_until_its_end(
+    terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
+    monkeypatch.setenv("COLUMNS", "200")
+    slices = [Slice(0, QueueRange(queue(0), 10, 20)), Slice(1, QueueRange(queue(1), 0, 5))]
+    marks = Marks(tmp_path)
+    with shown("replay", marks, slices, quiet=False):
+        marks.write(Mark(0, 20, {"messages": 8, "bytes": 8_000_000}))
+        marks.write(Mark(1, 2, {"messages": 3, "bytes": 0}))
+    told = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert ("━" in told) is terminal
+    assert re.search(r"replay.* 80 %.* 11 messages, 8 MB, ", told)
+    with shown("replay", marks, slices, quiet=True):
+        pass
+    assert capsys.readouterr().err == ""

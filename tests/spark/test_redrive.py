@@ -1,6 +1,7 @@
 """redrive: dead letters go back to their topics and begin anew; those that do not tell their topic are named."""
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -123,6 +124,26 @@ def test_only_chosen_letters_go_back(
     ran = redrive(*store, *arguments, "--to-topic", "Elsewhere", "--target", burying.name_server)
     assert ran.code == 0, ran.err
     assert fates(burying, "Elsewhere") == [f"poison {number}".encode() for number in sorted(wanted)]
+
+
+def test_letters_are_chosen_by_the_time_of_their_death(burying: LocalBroker, redrive: Job) -> None:
+    """A letter that is later by a clock than all others."""
+    dead = f"%DLQ%{GROUP}"
+    newest = max(record.store_timestamp for record in stored(burying.store, dead)[BROKER, 0])
+    while time.time_ns() // 1_000_000 <= newest:
+        pass
+    with blocking.Producer("p", name_server=burying.name_server) as producer:
+        producer.send(Message(dead, b"late", keys=["late"]))
+    with blocking.Admin(name_server=burying.name_server) as admin:
+        admin.create_topic("Late", 1)
+        admin.create_topic("Early", 1)
+    store = ("--path", str(burying.store), "--group", GROUP, "--target", burying.name_server)
+    assert redrive(*store, "--from", str(newest + 1), "--to-topic", "Late").code == 0
+    assert fates(burying, "Late") == [b"late"]
+    assert redrive(*store, "--until", str(newest + 1), "--to-topic", "Early", checkpoint="other").code == 0
+    assert fates(burying, "Early") == sorted(
+        [b"stray", *(f"poison {number}".encode() for number in range(9))]
+    )
 
 
 def test_another_topic_takes_all_or_those_of_one_origin(burying: LocalBroker, redrive: Job) -> None:

@@ -115,15 +115,15 @@ def test_offsets_name_ranges(store: KnownStore, target: LocalBroker, replay: Job
     assert there == {0: source[0][5:9], 2: source[2][:3]}
 
 
-def test_times_bound_what_is_sent(store: KnownStore, target: LocalBroker, replay: Job) -> None:
+@pytest.mark.parametrize("bound", ["--from", "--until"])
+def test_times_bound_what_is_sent(store: KnownStore, target: LocalBroker, replay: Job, bound: str) -> None:
     records = stored(store.root, "Readings")[BROKER, 0]
     middle = records[len(records) // 2].store_timestamp
-    wanted = [record.body for record in records if record.store_timestamp >= middle]
-    assert (
-        replay("--path", str(store.root), "--topics", "Readings", "--from", str(middle), *to(target)).code
-        == 0
-    )
+    wanted = [record.body for record in records if (record.store_timestamp >= middle) is (bound == "--from")]
+    ran = replay("--path", str(store.root), "--topics", "Readings", bound, str(middle), *to(target))
+    assert ran.code == 0, ran.err
     assert bodies(target.store, "Readings") == {0: wanted}
+    assert 0 < len(wanted) < len(records)
 
 
 def test_another_topic_with_fewer_queues_takes_the_remainder(

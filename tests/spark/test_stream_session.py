@@ -93,8 +93,9 @@ def test_a_stream_goes_on_from_its_checkpoint(
     stream.run()
     assert len(stream.bodies()) == 30
     send(topic, 30, 11)
-    stream.run(maxOffsetsPerTrigger="5")
+    query = stream.run(maxOffsetsPerTrigger="5")
     assert stream.bodies() == numbers(0, 41)
+    assert [lag(progress).messages for progress in query.recentProgress if progress.numInputRows] == [6, 1, 0]
     assert [len(batch) for batch in stream.batches[-3:]] == [5, 5, 1]
 
 

@@ -1,0 +1,76 @@
+"""Rates that a job is told are those that it keeps, as a clock tells that stands still but for its pauses."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from firearrow.spark_tools.jobs import forwarding, import_, importing, parquet_rows, replay
+from firearrow.spark_tools.jobs.pace import BURST_S, Bucket
+from tests.spark.paces import Clock
+from tests.spark.replaying import job
+from tests.spark.stores import KnownStore
+
+if TYPE_CHECKING:
+    from firearrow.client.local_broker import LocalBroker
+
+STEP_BYTES = 2000
+STEP_ROWS = 10
+
+
+@pytest.fixture
+def paced(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], Clock]:
+    """`paced(module)`: the clock of all buckets that the module makes from now on."""
+
+    def paced(module: ModuleType) -> Clock:
+        clock = Clock()
+        monkeypatch.setattr(module, "Bucket", lambda rate: Bucket(rate, clock, clock.pause))
+        return clock
+
+    return paced
+
+
+def check(clock: Clock, amount: float, rate: float, step: float) -> None:
+    """The last step is not waited for, nor is what may come at once."""
+    assert (amount - 2 * step) / rate - BURST_S <= clock.passed <= amount / rate
+
+
+@pytest.mark.parametrize(
+    ("option", "count", "rate"), [("--rate", "messages", 10), ("--bytes-rate", "bytes", 1000)]
+)
+def test_a_replay_keeps_its_rates(
+    store: KnownStore, broker: "LocalBroker", topics: Callable[..., str], paced: Callable[[ModuleType], Clock],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, count: str, rate: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(forwarding, "BATCH_BYTES", STEP_BYTES)
+    run, clock = job(replay.cli, tmp_path, monkeypatch), paced(forwarding)
+    ran = run(
+        "--path", str(store.root), "--topics", "Readings", "--target", broker.name_server, "--to-topic", topics(1),
+        option, str(rate),
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    amount = ran.report["totals"][count]
+    step = STEP_BYTES if count == "bytes" else STEP_BYTES // 100
+    check(clock, amount, rate, step)
+
+
+@pytest.mark.parametrize(("option", "rate"), [("--rate", 10), ("--bytes-rate", 1000)])
+def test_an_import_keeps_its_rates(
+    broker: "LocalBroker", topics: Callable[..., str], paced: Callable[[ModuleType], Clock],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, rate: int,
+) -> None:  # fmt: skip
+    table = pa.table({"body": ["x" * 100] * 300})
+    pq.write_table(table, tmp_path / "x.parquet")
+    monkeypatch.setattr(parquet_rows, "BATCH_ROWS", STEP_ROWS)
+    run, clock = job(import_.cli, tmp_path, monkeypatch), paced(importing)
+    ran = run(
+        "--parquet", str(tmp_path / "x.parquet"), "--target", broker.name_server, "--to-topic", topics(1),
+        option, str(rate),
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    amount = len(table) if option == "--rate" else table.nbytes
+    check(clock, amount, rate, STEP_ROWS * amount / len(table))
