@@ -1,10 +1,14 @@
-"""A store that Apache wrote is replayed into an Apache broker, and Java's client reads it back message for message."""
+"""A store that Apache wrote is replayed into an Apache broker, and read back message for message: by Java's client, and
+by the table, from the broker and from its files while it runs.
+"""
 
 import hashlib
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
+from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.jobs.replay import cli
 from firearrow.spark_tools.provenance import BROKER_OWN, Provenance
 from tests.interop.driver import Driver, Event
@@ -15,6 +19,11 @@ from tests.spark.replaying import job
 from tests.spark.stores import Golden
 
 pytestmark = pytest.mark.interop
+SCHEMA = StructType([
+    StructField("topic", StringType()), StructField("queueId", IntegerType()), StructField("queueOffset", LongType()),
+    StructField("body", BinaryType()), StructField("properties", MapType(StringType(), StringType())),
+    StructField("flag", IntegerType()),
+])  # fmt: skip
 ADDED_BY_READER = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"}
 
 
@@ -34,15 +43,32 @@ def test_apaches_store_into_apaches_broker(
             *source, "--target", target.name_server, "--create-topics", "--verify", "--timeout", "20"
         )
         assert ran.code == 0, ran.err + ran.out
+        tables = [
+            table(topicPattern="Golden.*", nameServer=target.name_server),
+            table(topicPattern="Golden.*", path=f"broker-a={target.store}"),
+        ]
         compared = 0
         for topic, queue in golden_clean.queues():
             if topic.startswith("Golden") and queue["messages"]:
-                there = pull_all(client, topic, queue["queueId"])
-                assert len(there) == len(queue["messages"]), topic
-                for event, message in zip(there, queue["messages"], strict=True):
-                    compare(event, message, ran.report["id"])
-                    compared += 1
+                place = topic, queue["queueId"]
+                for there in (pull_all(client, *place), *(each.pop(place) for each in tables)):
+                    assert len(there) == len(queue["messages"]), topic
+                    for event, message in zip(there, queue["messages"], strict=True):
+                        compare(event, message, ran.report["id"])
+                compared += len(queue["messages"])
     assert compared == ran.report["totals"]["messages"] > 500
+    assert tables == [{}, {}]
+
+
+def table(**options: str) -> dict[tuple[str, int], list[Event]]:
+    """The rows of each queue, in order, as Java's client would tell them."""
+    reader = RocketMQSource(options).reader(SCHEMA)
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    found: dict[tuple[str, int], list[Event]] = {}
+    for row in sorted(rows, key=lambda row: (row["topic"], row["queueId"], row["queueOffset"])):
+        event = {"body": row["body"].hex(), "properties": dict(row["properties"]), "flag": row["flag"]}
+        found.setdefault((row["topic"], row["queueId"]), []).append(event)
+    return found
 
 
 def compare(event: Event, message: Event, job_id: str) -> None:
