@@ -1,0 +1,47 @@
+"""A session that `session` itself makes, in a process of its own: it has the settings, and filters reach the log."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+
+from firearrow.spark_tools.sessions import SETTINGS
+from tests.spark.stores import KnownStore
+
+PROGRAM = """
+import json, sys
+from firearrow.spark_tools import read_where, session
+
+own = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.speculation": "true"}
+spark = session("direct", master="local[1]", settings=own)
+where = {"path": sys.argv[1], "topic": "Orders", "maxRecordsPerPartition": "50"}
+frame = read_where(spark, "queueId = 3 AND queueOffset < 50", **where)
+beans = spark._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+print(json.dumps({
+    "settings": dict(spark.sparkContext.getConf().getAll()),
+    "plan": spark.conf.get("spark.sql.python.filterPushdown.enabled"),
+    "collectors": [bean.getName() for bean in beans],
+    "rows": frame.count(), "parts": frame.rdd.getNumPartitions(), "same": session("other") is spark,
+}))
+"""
+
+
+def test_a_session_is_as_it_is_promised(
+    spark_environment: dict[str, str], store: KnownStore, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(store.root)], env=os.environ | spark_environment, cwd=tmp_path,
+        capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = orjson.loads(done.stdout.splitlines()[-1])
+    own = {"spark.speculation": "true", "spark.master": "local[1]", "spark.app.name": "direct"}
+    for name, value in {**SETTINGS, **own}.items():
+        assert told["settings"][name].endswith(value), name  # Spark puts Java options of its own before ours
+    assert told["plan"] == "true"
+    assert all(name.startswith("PS ") for name in told["collectors"]), told["collectors"]
+    assert told["rows"] == 50
+    assert told["parts"] == 1, "the filter did not reach the log"
+    assert told["same"]
