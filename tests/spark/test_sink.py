@@ -1,11 +1,13 @@
 """The sink in a session: what only Spark itself can show."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
 
+from firearrow.client.compression import COMPRESSED, open_body
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools import register
 from firearrow.spark_tools.provenance import Provenance
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 600
+LEVEL_MS = 1000
+"""Of the broker's first delay level."""
+TIMER_MS = 1000
+"""By which timers are exact."""
+DUE_MS = 4000
 
 
 @pytest.fixture
@@ -77,6 +84,44 @@ def test_what_was_read_is_written_again_with_its_provenance(
         for record, each in zip(records, known, strict=True):
             assert Provenance.of(record.properties) == Provenance("nightly", each.queue, each.queue_offset)
             assert record.properties["UNIQ_KEY"] == each.unique_id
+
+
+def test_queues_packed_bodies_and_delays_reach_the_broker(
+    spark: "SparkSession",
+    write: Callable[..., None],
+    broker: LocalBroker,
+    topics: Callable[..., str],
+    store: KnownStore,
+) -> None:
+    """Four queues become three, bodies stay as they are stored; of each queue two messages come later."""
+    topic, due = topics(3), time.time_ns() // 1_000_000 + DUE_MS
+    read = spark.read.format("rocketmq").options(topic="Orders", openBodies="false").load(str(store.root))
+    frame = read.selectExpr(
+        "body", "sysFlag", "queueId", "uniqKey", "IF(queueOffset = 1, 1, NULL) AS delayLevel",
+        f"IF(queueOffset = 2, {due}, NULL) AS deliverTime",
+    )  # fmt: skip
+    write(frame, topic=topic, queues="modulo", packedBodies="true", sendBatchBytes="4k")
+    known = store.of("Orders")
+    await_some(broker.name_server, topic, len(known), asked_max=200_000)
+    sent = [record for records in stored(broker.store, topic).values() for record in records]
+    found = {record.properties["UNIQ_KEY"]: record for record in sent}
+    assert len(sent) == len(found) == len(known)
+    for each in known:
+        record = found[each.unique_id]
+        assert record.queue_id == each.queue.queue_id % 3
+        assert bool(record.sys_flag & COMPRESSED) is (each.packed is not None)
+        assert open_body(record.sys_flag, record.body) == each.body
+        if each.queue_offset == 1:
+            assert record.store_timestamp - record.born_timestamp >= LEVEL_MS
+        if each.queue_offset == 2:
+            assert record.store_timestamp >= due - TIMER_MS
+
+
+def test_a_target_that_is_silent_is_waited_for_as_long_as_told(
+    spark: "SparkSession", write: Callable[..., None]
+) -> None:
+    with pytest.raises(Exception, match=r"no answer within 0\.25 s"):
+        write(spark.sql("SELECT 'a' AS body"), nameServer="127.0.0.1:1", topic="T", sendTimeout="250ms")
 
 
 def test_a_task_that_is_tried_again_sends_again_and_the_repeats_are_recognised(

@@ -11,7 +11,8 @@ from firearrow.spark_tools.datasource.sink_options import BATCH, STREAM, SinkOpt
 from firearrow.spark_tools.datasource.stream_sink import StreamWriter, following, furthest, stream_writer
 from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.message_columns import check_columns, columns_table
-from firearrow.spark_tools.outgoing import Sent
+from firearrow.spark_tools.outgoing import Outlet, Sent
+from firearrow.spark_tools.placing import QueueChoice
 from tests.meta.readme import section
 from tests.spark.docs import SPARK
 
@@ -89,6 +90,19 @@ def test_what_says_where_rows_were_read_must_be_there_when_it_is_asked_for() -> 
 def test_options_that_cannot_be(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(OptionWrong, match=sentence):
         SinkOptions.of(given, BATCH)
+
+
+def test_what_is_told_is_how_rows_become_messages() -> None:
+    assert SinkOptions.of(THERE, BATCH).outlet() == Outlet()
+    given = {
+        **THERE, "topic": "T", "provenance": "nightly", "queues": "modulo", "packedbodies": "true",
+        "sendbatchbytes": "2k", "sendtimeout": "250ms",
+    }  # fmt: skip
+    options = SinkOptions.of(given, BATCH)
+    assert options.timeout_s == 0.25
+    assert options.outlet() == Outlet(
+        topic="T", job="nightly", queues=QueueChoice.MODULO, packed_bodies=True, batch_bytes=2048
+    )
 
 
 def test_options_of_streams() -> None:

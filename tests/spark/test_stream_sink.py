@@ -126,6 +126,15 @@ def test_a_group_that_is_not_there_ends_the_stream_with_a_sentence(
         drain(load(source), broker, tmp_path, topic=topics(2), commitGroup="nobody")
 
 
+def test_a_target_that_is_silent_ends_the_stream_after_the_time_that_is_told(
+    load: "Callable[[str], DataFrame]", broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
+) -> None:
+    source = topics(2)
+    send(broker, source, 0, 1)
+    with pytest.raises(Exception, match=r"no answer within 0\.25 s"):
+        drain(load(source), broker, tmp_path, nameServer="127.0.0.1:1", topic="T", sendTimeout="250ms")
+
+
 def test_the_example_moves_what_it_says(
     spark: "SparkSession", broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -5,11 +5,11 @@ from firearrow.client import blocking
 ASKED_MAX = 3000
 
 
-def await_some(name_server: str, topic: str, count: int = 1) -> None:
+def await_some(name_server: str, topic: str, count: int = 1, *, asked_max: int = ASKED_MAX) -> None:
     """Until so many messages of the topic are at the brokers."""
     with blocking.Admin(name_server=name_server) as admin:
         queues = admin.queues(topic)
-        for _ in range(ASKED_MAX):
+        for _ in range(asked_max):
             if sum(admin.max_offset(queue) for queue in queues) >= count:
                 return
     raise AssertionError(f"{topic}: {count} messages were awaited in vain")
