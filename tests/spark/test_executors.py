@@ -3,15 +3,19 @@
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
 import pyarrow.parquet as pq
 import pytest
 
+from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.manifest import Manifest
-from firearrow.spark_tools.pack import pack
+from firearrow.spark_tools.pack import LIBRARY, pack
 from tests.spark.executors import bare_python, spark_home
+from tests.spark.replaying import bodies
 from tests.spark.stores import KnownStore
 
 CLUSTER = (
@@ -22,6 +26,7 @@ CLUSTER = (
     "--driver-memory",
     "512m",
 )
+PROGRAM = Path(__file__).with_name("clustered.py")
 COMMAND = "from firearrow.broker.cli import main; main()"
 Submit = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -61,3 +66,31 @@ def test_executors_get_the_package_by_an_archive(submit: Submit, store: KnownSto
         sum(pq.read_metadata(path).num_rows for path in (tmp_path / "out").rglob("*.parquet"))
         == manifest.rows
     )
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("way", ["archive", "installed"])
+def test_executors_read_a_table_and_replay_it(
+    way: str, spark_environment: dict[str, str], store: KnownStore, fresh_broker: LocalBroker, tmp_path: Path
+) -> None:
+    home = spark_home(tmp_path / "home")
+    environment = os.environ | spark_environment | {"SPARK_HOME": str(home), "PYTHONSAFEPATH": "1"}
+    options: tuple[str, ...] = ()
+    if way == "archive":
+        packed = pack(tmp_path / "firearrow.tar.gz")
+        options = packed.arguments()
+        with tarfile.open(packed.path) as archive:  # the driver plans tables by the same interpreter
+            archive.extractall(tmp_path / LIBRARY, filter="data")
+        environment |= {"PYSPARK_PYTHON": str(bare_python(tmp_path / "bare")), "PYTHONPATH": LIBRARY}
+    arguments = store.root, fresh_broker.name_server, tmp_path / "checkpoint"
+    done = subprocess.run(
+        [home / "bin" / "spark-submit", *CLUSTER, *options, PROGRAM, *arguments],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = orjson.loads(done.stdout.splitlines()[-1])
+    known = {(each.queue.queue_id, each.queue_offset, each.unique_id) for each in store.of("Orders")}
+    assert {tuple(row) for row in told["rows"]} == known
+    assert len(told["rows"]) == len(known)
+    assert told["code"] == 0
+    assert bodies(fresh_broker.store, "Orders") == bodies(store.root, "Orders")
