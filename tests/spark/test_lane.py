@@ -184,6 +184,7 @@ def test_progress_is_painted_until_its_end(
     terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     slices = [Slice(0, QueueRange(queue(0), 10, 20)), Slice(1, QueueRange(queue(1), 0, 5))]
     marks = Marks(tmp_path)
