@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from mmap import mmap
 from typing import NamedTuple
 
@@ -29,6 +30,22 @@ def check_chains(window: Window, slots: int, *, growing: bool, faults: Faults, o
     count that was read.
 
     ValueError: the file is too short for its slots and its count.
+    """
+
+def covered_by(window: Window, slots: int) -> tuple[int, int]:
+    """The first and the last place that the file tells of, as its head says; keys of records between them are in it,
+    those of the two may be in its neighbours. Both 0: it has no entries.
+
+    ValueError: the head does not fit the entries or the slots, so the file is damaged.
+    """
+
+def find_keys(
+    window: Window, slots: int, hashes: Iterable[int], *, place_from: int, place_to: int, most: int
+) -> list[tuple[int, int]]:
+    """Hash and place of the entries with these hashes (32 bit, not negative) that show a place in [`place_from`,
+    `place_to`). It ends when it has more than `most`.
+
+    ValueError: a chain leads where it cannot, so the file is damaged.
     """
 
 def match_keys(

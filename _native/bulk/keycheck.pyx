@@ -2,6 +2,7 @@
 
 Both brokers put keys into the index in the order of the log, so that entries and records are merged, and the chains
 need not be followed for each key. Binary search looks at three neighbours: one bad entry does not lead it astray.
+Who looks for a few keys follows their chains; what they cannot be is told, so that nothing is left out on their word.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -21,6 +22,8 @@ cdef enum:
     ENTRY_AT_SECONDS = 12
     ENTRY_AT_PREVIOUS = 16
     HEAD_AT_BEGIN_PLACE = 16
+    HEAD_AT_END_PLACE = 24
+    HEAD_AT_SLOTS_USED = 32
     HEAD_AT_COUNT = 36
     APACHE_SLOTS = 5000000
     APACHE_ENTRIES = 20000000
@@ -147,7 +150,70 @@ cdef int compare_slots(const Index *index, const int32_t *newest, Faults faults,
     return 0
 
 
-# ---- keys ----
+# ---- a few keys ----
+
+def covered_by(window not None, int64_t slots):
+    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+    cdef Index index
+    cdef int64_t begin, end, last, slot, used = 0
+    cdef int32_t told
+    if held.shape[0] < INDEX_HEADER_BYTES:
+        raise ValueError(f"{held.shape[0]} bytes are too few for the head of an index file")
+    told = get_i32(&held[HEAD_AT_SLOTS_USED])
+    begin, end = get_i64(&held[HEAD_AT_BEGIN_PLACE]), get_i64(&held[HEAD_AT_END_PLACE])
+    open_index(held, slots, &index)  # last: its count is not older than the end, if a broker writes
+    if index.count < 2:
+        return 0, 0
+    last = place_of(&index, index.count - 1)
+    if index.count < index.room:
+        last = max(last, place_of(&index, index.count))
+    if begin != place_of(&index, 1) or not begin <= end <= last:
+        raise ValueError(f"its head tells of places {begin} to {end}, its entries of {place_of(&index, 1)} to {last}")
+    for slot in range(slots):
+        used += get_i32(index.slot_table + slot * INDEX_SLOT_BYTES) != 0
+    if used < told:
+        raise ValueError(f"its head counts {told} slots that are used, and there are {used}")
+    return begin, end
+
+
+def find_keys(window not None, int64_t slots, hashes, *, int64_t place_from, int64_t place_to, int64_t most):
+    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+    cdef Index index
+    cdef int32_t wanted
+    cdef list found = []
+    cdef int64_t end
+    open_index(held, slots, &index)
+    end = get_i64(&held[HEAD_AT_END_PLACE])  # behind the count: not older than the last entry but one
+    for wanted in hashes:
+        if wanted >= 0 and len(found) <= most:
+            follow_one(&index, end, wanted, place_from, place_to, most, found)
+    return found
+
+
+cdef int follow_one(
+    const Index *index, int64_t end, int32_t wanted, int64_t place_from, int64_t place_to, int64_t most, list found
+) except -1:
+    """Numbers and places fall from entry to entry, so that it ends. Slots may be newer than the head's count."""
+    cdef int64_t slot = wanted % index.slots
+    cdef int64_t n = get_i32(index.slot_table + slot * INDEX_SLOT_BYTES), before = index.room
+    cdef int64_t place, lowest = place_of(index, 1), highest = 0x7FFFFFFFFFFFFFFF
+    cdef int32_t hash
+    while n != 0 and len(found) <= most:
+        if not 0 < n < before:
+            raise ValueError(f"the chain of slot {slot} goes on at entry {n}, which cannot be")
+        hash, place = get_i32(index.entries + n * INDEX_ENTRY_BYTES), place_of(index, n)
+        if n < index.count - 1:
+            highest = min(highest, end)
+        if hash < 0 or hash % index.slots != slot or not lowest <= place <= highest:
+            raise ValueError(f"entry {n} in the chain of slot {slot} is none of its")
+        if hash == wanted and place_from <= place < place_to:
+            found.append((wanted, place))
+        before, highest = n, place
+        n = get_i32(index.entries + n * INDEX_ENTRY_BYTES + ENTRY_AT_PREVIOUS)
+    return 0
+
+
+# ---- all keys ----
 
 cdef int64_t steady_place(const Index *index, int64_t n) noexcept nogil:
     """The middle one of three neighbours' places."""

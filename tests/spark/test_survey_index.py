@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from firearrow._native.audit.ranges import cut, from_place, parts
 from firearrow._native.bulk.faults import FaultKind, Faults
 from firearrow._native.bulk.gaps import first_written
-from firearrow._native.bulk.keycheck import check_chains, head_of, match_keys, settle_keys, slots_of
+from firearrow._native.bulk.keycheck import (
+    check_chains,
+    covered_by,
+    find_keys,
+    head_of,
+    match_keys,
+    settle_keys,
+    slots_of,
+)
 from firearrow._native.bulk.names import Names
 from firearrow._native.bulk.queuecheck import count_entries
 from firearrow._native.bulk.survey import Survey
@@ -85,6 +93,62 @@ def test_an_index_too_short_for_its_count_is_refused() -> None:
         head_of(b"short")
 
 
+def test_a_few_keys_are_found_by_their_chains() -> None:
+    data = index_of(KEYS)
+    assert covered_by(data, 7) == (0, 39 * 50)
+    for key_hash, place in KEYS:
+        assert find_keys(data, 7, [key_hash], place_from=0, place_to=FAR, most=9) == [(key_hash, place)]
+        assert find_keys(data, 7, [key_hash], place_from=place + 1, place_to=FAR, most=9) == []
+        assert find_keys(data, 7, [key_hash], place_from=0, place_to=place, most=9) == []
+    assert find_keys(data, 7, [5000, -3], place_from=0, place_to=FAR, most=9) == []
+    hashes = [key_hash for key_hash, _ in KEYS]
+    assert len(find_keys(data, 7, hashes, place_from=0, place_to=FAR, most=100)) == 40
+    assert len(find_keys(data, 7, hashes, place_from=0, place_to=FAR, most=10)) == 11
+    assert covered_by(index_of([]), 7) == (0, 0)
+
+
+@pytest.mark.parametrize("newest", [KEYS[0][0] % 7, KEYS[1][0] % 7])
+def test_an_entry_newer_than_the_head_is_followed(newest: int) -> None:
+    """A broker writes the entry, then its slot, then the head."""
+    data = index_of(KEYS)
+    struct.pack_into(">qii", data, 24, KEYS[-2][1], 7, len(KEYS))
+    assert covered_by(data, 7) == (0, 38 * 50)
+    wanted = [key_hash for key_hash, _ in KEYS if key_hash % 7 == newest]
+    assert len(find_keys(data, 7, wanted, place_from=0, place_to=FAR, most=99)) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "told"),
+    [
+        (16, 50, "its head tells of places 50 to 1950"),
+        (24, 1951, "its head tells of places 0 to 1951"),
+        (24, -1, "its head tells of places 0 to -1"),
+        (32, 8 << 32 | 41, "counts 8 slots that are used, and there are 7"),
+    ],
+)
+def test_a_head_that_does_not_fit_is_refused(at: int, value: int, told: str) -> None:
+    data = index_of(KEYS)
+    struct.pack_into(">q", data, at, value)
+    with pytest.raises(ValueError, match=told):
+        covered_by(data, 7)
+
+
+@pytest.mark.parametrize("previous", [40, 39, 41, -1, 1 << 30])
+def test_a_chain_that_does_not_go_back_is_refused(previous: int) -> None:
+    data = index_of(KEYS)
+    struct.pack_into(">i", data, 40 + 28 + 40 * 20 + 16, previous)
+    with pytest.raises(ValueError, match="chain of slot"):
+        find_keys(data, 7, [KEYS[-1][0]], place_from=0, place_to=FAR, most=9)
+
+
+@pytest.mark.parametrize("place", [-1, 39 * 50 + 1])
+def test_a_place_outside_of_the_head_is_refused(place: int) -> None:
+    data = index_of(KEYS)
+    struct.pack_into(">q", data, 40 + 28 + 20 * 20 + 4, place)
+    with pytest.raises(ValueError, match="entry 20 in the chain of slot"):
+        find_keys(data, 7, [KEYS[19][0]], place_from=0, place_to=FAR, most=9)
+
+
 def test_keys_are_matched_with_entries_in_order() -> None:
     survey = Survey(check_crc=False)
     survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
@@ -119,6 +183,8 @@ def test_mutated_indexes_are_never_read_outside(data: bytes, slots: int) -> None
     survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
     try:
         check_chains(data, slots, growing=False, faults=Faults())
+        covered_by(data, slots)
+        find_keys(data, slots, range(60), place_from=0, place_to=FAR, most=100)
         match_keys(survey, data, slots, place_from=0, place_to=FAR)
     except ValueError as error:
         assert str(error)  # noqa: PT017 (any input may be refused; none may crash)
