@@ -149,6 +149,11 @@ class StoredQueue:
         entry = self.entries.at(number)
         return None if entry is None else entry.physical
 
+    def places(self, start: int, end: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+        """The physical offsets that entries [start, end) of `bounds` name; fewer where a file of them is gone."""
+        runs = [rows for _, rows in self.entries.runs(start, end, ENTRIES_AT_ONCE)]
+        return np.frombuffer(b"".join(runs), FIELDS)["physical"].astype(np.int64)
+
     def offset_behind(self, physical: int, start: int, end: int) -> int:
         """The first of [start, end), offsets of `bounds`, whose record lies at this physical offset or behind."""
 

@@ -11,6 +11,7 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import OptionWrong, TopicMissing
 from firearrow.spark_tools.offline.abreast import abreast
+from firearrow.spark_tools.offline.by_index import by_index
 from firearrow.spark_tools.offline.reading import Reading
 from firearrow.spark_tools.offline.store import Store
 from firearrow.spark_tools.offline.tail import behind
@@ -88,6 +89,13 @@ class StoreReader:
         for name, store in self._stores.items():
             found += abreast(store, [part for part in parts if part.queue.broker_name == name], bytes_each)
         return found
+
+    def by_index(self, parts: Sequence[QueueRange], choice: Choice) -> list[QueueRange]:
+        """What of the ranges may hold the choice's keys or unique ids, see by_index.py; sorted, sizes not known."""
+        found: list[QueueRange] = []
+        for name, store in self._stores.items():
+            found += by_index(store, [part for part in parts if part.queue.broker_name == name], choice)
+        return sorted(found, key=lambda part: (part.queue, part.start))
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:
         """As last saved by the brokers: behind by some seconds where they run."""

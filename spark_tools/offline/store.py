@@ -22,6 +22,8 @@ class Store:
         self._declared = DeclaredTopics(root)
         self._queues = os.path.join(root, "consumequeue")
         self._batches = os.path.join(root, "batchconsumequeue")
+        self.index = os.path.join(root, "index")
+        """Folder of the key index, which may not be there."""
         self.log = Log(os.path.join(root, "commitlog"), mappings)
 
     def topics(self) -> set[str]:

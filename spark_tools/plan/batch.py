@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.origin import Origin, QueueRange, Reader
 from firearrow.spark_tools.plan.loss import Losses
@@ -48,7 +49,24 @@ class BatchPlan:
         losses.check()
         asked = [_forwards(queue, starts, ends) for queue in sorted(bounds)]
         narrowed = [self.narrowing.range(part, reader) for part in asked]
-        return [sized(part, reader) for part in narrowed if len(part)]
+        found = [part for part in narrowed if len(part)]
+        choice = self.narrowing.choice(options.choice())
+        if options.by_index and choice is not None:
+            found = keyed(found, reader, choice)
+        return [sized(part, reader) for part in found]
+
+
+@runtime_checkable
+class Indexed(Protocol):
+    """A Reader whose messages are indexed by their keys."""
+
+    def by_index(self, parts: Sequence[QueueRange], choice: Choice) -> list[QueueRange]:
+        """What of `parts` may hold the choice's keys or unique ids, sorted; sizes are not known."""
+
+
+def keyed(ranges: list[QueueRange], reader: Reader, choice: Choice) -> list[QueueRange]:
+    """Less of them, as far as the origin's index tells where the choice's keys are."""
+    return reader.by_index(ranges, choice) if isinstance(reader, Indexed) else ranges
 
 
 @runtime_checkable

@@ -137,6 +137,12 @@ class SourceOptions:
     keys: frozenset[str] = option(
         "keys", values.key_set, frozenset(), "Messages with one of these keys, separated by commas."
     )
+    by_index: bool = option(
+        "keysByIndex",
+        values.flag,
+        False,
+        "Whether the index of a `path` says where the wanted keys are, so that the rest is not read. See above.",
+    )
     sql: str | None = option(
         "sql",
         values.plain,
@@ -249,6 +255,10 @@ class SourceOptions:
             raise OptionWrong("endingTimestamp: it lies before startingTimestamp")
         if self.commit_group is not None and not self.name_server:
             raise OptionWrong("commitGroup: offsets are kept by brokers; it goes with nameServer only")
+        if self.by_index and self.name_server:
+            raise OptionWrong("keysByIndex: the index is a file of a store; it goes with path only")
+        if self.by_index and not (self.keys or self.push_down):
+            raise OptionWrong("keysByIndex: which keys? keys names them, or the query's filter with pushDown")
         if "properties" in self.columns and not self.properties:
             raise OptionWrong("includeProperties=false, but columns names properties: which of both?")
         if self.trigger_messages and self.trigger_messages_min > self.trigger_messages:

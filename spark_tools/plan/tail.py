@@ -10,7 +10,7 @@ from firearrow.client.errors import NoRoute
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import TopicMissing
 from firearrow.spark_tools.origin import Origin, QueueRange, Reader
-from firearrow.spark_tools.plan.batch import parts_of, sized
+from firearrow.spark_tools.plan.batch import keyed, parts_of, sized
 from firearrow.spark_tools.plan.limits import Limits
 from firearrow.spark_tools.plan.loss import Losses
 from firearrow.spark_tools.plan.offsets import Offsets
@@ -109,7 +109,10 @@ class Tail:
             ranges.append(QueueRange(queue, start, min(ends[queue], end)))
         losses.check()
         reader = self._open()
-        return parts_of([sized(part, reader) for part in ranges if len(part)], reader, self._options.cut())
+        found = [part for part in ranges if len(part)]
+        if self._options.by_index:
+            found = keyed(found, reader, self._options.choice())
+        return parts_of([sized(part, reader) for part in found], reader, self._options.cut())
 
     def _tell_loss(self, starts: Mapping[MessageQueue, int], bounds: Bounds) -> None:
         for queue, start in starts.items():

@@ -36,6 +36,8 @@ def options(use: str = BATCH, **given: str) -> SourceOptions:
         ({"tags": "A || B"}, "tags", frozenset({"A", "B"})),
         ({"tags": "*"}, "tags", frozenset()),
         ({"keys": "k1,k2"}, "keys", frozenset({"k1", "k2"})),
+        ({"keysByIndex": "true", "keys": "k"}, "by_index", True),
+        ({"keysByIndex": "true", "pushDown": "true"}, "by_index", True),
         ({"sql": "price > 10"}, "sql", "price > 10"),
         ({"columns": "topic,body"}, "columns", ("topic", "body")),
         ({"includeProperties": "false"}, "properties", False),
@@ -106,6 +108,7 @@ def test_names_are_read_in_any_case_as_spark_lowers_them() -> None:
         ({"topic": "A", "topicPattern": "B"}, "topic, topicPattern and assign exclude"),
         ({"columns": "properties", "includeProperties": "false"}, "includeProperties"),
         ({"paths": "[1]"}, "paths"),
+        ({"keysByIndex": "true"}, "keysByIndex: which keys? keys names them"),
     ],
 )
 def test_a_refusal_is_one_sentence_that_names_the_option(given: dict[str, str], told: str) -> None:
@@ -130,6 +133,8 @@ def test_somewhere_must_be_read_from() -> None:
         SourceOptions.of({"topic": "A"}, BATCH)
     with pytest.raises(OptionWrong, match="which topic of the brokers"):
         SourceOptions.of({"nameServer": "x:1"}, BATCH)
+    with pytest.raises(OptionWrong, match=r"keysByIndex: .* path only"):
+        SourceOptions.of({"nameServer": "x:1", "topic": "A", "keys": "k", "keysByIndex": "true"}, BATCH)
     with pytest.raises(OptionWrong, match=r"commitGroup: .* nameServer only"):
         options(STREAM, commitGroup="g")
 
