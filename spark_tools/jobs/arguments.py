@@ -84,6 +84,11 @@ class SourceArguments:
     unique_ids: Annotated[
         list[str] | None, Option("--unique-ids", help="With one of these unique ids, separated by commas.")
     ] = None
+    by_index: Annotated[
+        bool | None,
+        Option("--by-index", help="Read only what the index of a --path shows of these keys or unique ids."),
+    ] = None
+    """None: not given, so that it is no part of the job's digest."""
     sql: Annotated[
         str | None, Option("--sql", help='SQL92 over properties, as brokers know it: "price > 10"')
     ] = None
@@ -108,6 +113,8 @@ class SourceArguments:
             raise OptionWrong("--path or --name-server: one of them says where to read from")
         if self.path:
             return StoreOrigin(tuple(self.path))
+        if self.by_index:
+            raise OptionWrong("--by-index: the index is a file of a store; it goes with --path only")
         assert self.name_server is not None
         cluster = target(self.name_server, self.settings, "--source-option")
         return BrokerOrigin(cluster, self.group, timeout_s)
@@ -116,10 +123,13 @@ class SourceArguments:
         keys = _union("--keys", key_set, self.keys)
         if self.keys_file is not None:
             keys |= read_value("--keys-file", lambda text: lines(Path(text)), str(self.keys_file))
+        unique_ids = _union("--unique-ids", key_set, self.unique_ids)
+        if self.by_index and not (keys or unique_ids):
+            raise OptionWrong("--by-index: which keys? --keys, --keys-file or --unique-ids names them")
         return Choice(
             tags=_union("--tags", tag_set, self.tags),
             keys=keys,
-            unique_ids=_union("--unique-ids", key_set, self.unique_ids),
+            unique_ids=unique_ids,
             stored=self.stored(),
             sql=_read("--sql", plain, self.sql, None),
             check_crc=self.check_crc,

@@ -122,6 +122,8 @@ def stream_options(source: SourceArguments, pace: PaceArguments, running: RunArg
     for option, value in (("--until", source.until), ("--offsets", source.offsets)):
         if value is not None:
             raise OptionWrong(f"{option}: a copy goes on and has no such end; replay copies a part")
+    if source.by_index:
+        raise OptionWrong("--by-index: a copy reads all that comes; replay finds a few messages")
     source.choice(), source.queue_set(), source.origin(running.timeout_s)
     since, _ = source.stored()
     options = {

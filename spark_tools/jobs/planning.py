@@ -8,6 +8,7 @@ from firearrow.spark_tools.errors import OptionWrong, TopicMissing
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.spellings import EARLIEST, LATEST
 from firearrow.spark_tools.origin import Lost, QueueRange, Reader
+from firearrow.spark_tools.plan.batch import keyed, sized
 from firearrow.spark_tools.plan.ranges import divided
 from firearrow.spark_tools.plan.resolution import tell_behind, within
 from firearrow.spark_tools.plan.topics import Wanted
@@ -20,7 +21,8 @@ Bounds = Mapping[MessageQueue, tuple[int, int]]
 
 
 def ranges(reader: Reader, source: SourceArguments, lost: Lost) -> list[QueueRange]:
-    """One range a queue, none empty, as the source is now. TopicMissing, OptionWrong; `lost` is told what is gone."""
+    """One range a queue, or what the index leaves of it, none empty, as the source is now. TopicMissing, OptionWrong;
+    `lost` is told what is gone."""
     asked = source.assigned()
     if asked is not None:
         _no_other_choice(source)
@@ -37,8 +39,10 @@ def ranges(reader: Reader, source: SourceArguments, lost: Lost) -> list[QueueRan
         if len(part) and (since is not None or until is not None):
             part = within_times(reader, part, since, until)
         if len(part):
-            found.append(QueueRange(queue, part.start, part.end, reader.bytes_of(part)))
-    return found
+            found.append(part)
+    if source.by_index:
+        found = keyed(found, reader, source.choice())
+    return [sized(part, reader) for part in found]
 
 
 def queues(reader: Reader, source: SourceArguments) -> list[MessageQueue]:

@@ -121,6 +121,17 @@ def test_the_choice_is_made_of_all_that_is_given(tmp_path: Path) -> None:
     assert source("--fast").choice() == Choice()
 
 
+def test_an_index_is_asked_for_keys_of_a_store_only() -> None:
+    given = source("--path", "/s", "--by-index", "--unique-ids", "u1")
+    assert given.by_index
+    assert isinstance(given.origin(), StoreOrigin)
+    assert given.choice() == Choice(unique_ids=frozenset({"u1"}))
+    with pytest.raises(OptionWrong, match=r"--by-index: .* --path only"):
+        source("--name-server", "b:1", "--by-index", "--keys", "k").origin()
+    with pytest.raises(OptionWrong, match="--by-index: which keys"):
+        source("--path", "/s", "--by-index").choice()
+
+
 @pytest.mark.parametrize(
     "text", ["2026-11-21T09:00+01:00", "2026-11-21T08:00Z", "2026-11-21 08:00", str(EIGHT)]
 )
@@ -234,6 +245,7 @@ def test_secrets_are_masked_and_what_may_change_is_not_digested() -> None:
     assert as_text(given)["target_settings"] == ["rocketmq.secretKey=…", "rocketmq.accessKey=me"]
     digested = as_digested(SourceArguments(path=["a"], group="tools"), given, unordered=True)
     assert digested == {"path": ["a"], "fail_on_data_loss": True, "target": "t", "unordered": True}
+    assert as_digested(SourceArguments(path=["a"], by_index=True))["by_index"]
 
 
 def test_another_content_of_the_keys_file_is_another_job(tmp_path: Path) -> None:

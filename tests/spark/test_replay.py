@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import orjson
 import pytest
 
 from firearrow.client import blocking
@@ -14,6 +15,7 @@ from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import forwarding
 from firearrow.spark_tools.jobs.replay import cli
 from firearrow.spark_tools.live.sender import Pending, Sender
+from firearrow.spark_tools.offline import by_index
 from firearrow.spark_tools.provenance import Provenance
 from tests.spark.replaying import Job, bodies, job, prints, stored
 from tests.spark.stores import BROKER, SETTINGS, Golden, Known, KnownStore
@@ -106,6 +108,29 @@ def test_only_what_is_chosen_arrives(
     ]
     assert sorted(ids) == sorted(known.unique_id for known in store.of("Orders") if wanted(known))
     assert 0 < len(ids) < len(store.of("Orders"))
+
+
+@pytest.mark.parametrize("numbers", [(7, 93), (60,)])
+@pytest.mark.parametrize("option", ["--keys", "--unique-ids", "--keys-file"])
+def test_a_few_messages_are_found_by_the_index(
+    store: KnownStore, target: LocalBroker, replay: Job, tmp_path: Path, option: str, numbers: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(by_index, "NEAR", 0)
+    known = [message for message in store.of("Orders") if message.keys]
+    ids = [known[number].unique_id for number in numbers]
+    keys = [known[number].keys[0] for number in numbers]
+    sought = {message.unique_id for message in known if set(keys) & set(message.keys)}
+    (tmp_path / "keys").write_text("\n".join(keys))
+    given = {"--keys": ",".join(keys), "--unique-ids": ",".join(ids), "--keys-file": str(tmp_path / "keys")}
+    ran = replay("--path", str(store.root), option, given[option], "--by-index", *to(target))
+    assert ran.code == 0, ran.err
+    sent = {
+        record.properties["UNIQ_KEY"] for found in stored(target.store, "Orders").values() for record in found
+    }
+    assert sent == (set(ids) if option == "--unique-ids" else sought)
+    plan = orjson.loads((tmp_path / "checkpoint" / "plan.json").read_bytes())
+    assert sum(end - start for *_, start, end, _ in plan["slices"]) < len(store.messages) / 10
 
 
 def test_offsets_name_ranges(store: KnownStore, target: LocalBroker, replay: Job) -> None:
