@@ -18,8 +18,7 @@ from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, 
 from firearrow.spark_tools.jobs.counting import Counting
 from firearrow.spark_tools.jobs.forwarding import QUEUES_ABREAST, Forwarding
 from firearrow.spark_tools.jobs.lane import Work
-from firearrow.spark_tools.jobs.losses import PlanLosses
-from firearrow.spark_tools.jobs.marks import Checkpoint, Marks, Plan, checkpoint
+from firearrow.spark_tools.jobs.marks import Checkpoint, Marks, checkpoint
 from firearrow.spark_tools.jobs.pace import Rates
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
@@ -60,7 +59,7 @@ class Delivery:
         job, place = self.job, self.running.checkpoint
         if self.dry_run:
             job, place = f"{job}-dry-run", place and place / "dry-run"
-        with checkpoint(place, job, self.digested, partial(self._plan, origin)) as held:
+        with checkpoint(place, job, self.digested, partial(planning.planned, origin, self.source)) as held:
             report = Report(
                 job=job, id=held.id, source=str(origin), checkpoint=str(held.folder), resumed=held.resumed,
                 arguments=self.digested,
@@ -73,13 +72,6 @@ class Delivery:
         if self.running.report is not None:
             report.write(self.running.report)
         return report
-
-    def _plan(self, origin: Origin) -> Plan:
-        losses = PlanLosses(self.source.fail_on_data_loss)
-        with origin.open() as reader:
-            parts = planning.ranges(reader, self.source, losses)
-        losses.check()
-        return Plan(planning.slices(parts), losses.by_range)
 
     def _count(self, held: Checkpoint, origin: Origin, choice: Choice, report: Report) -> None:
         work = Counting(origin=origin, choice=choice, fail_on_data_loss=self.source.fail_on_data_loss)

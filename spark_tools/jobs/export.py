@@ -18,14 +18,12 @@ from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.jobs import lane, planning
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments
 from firearrow.spark_tools.jobs.exporting import OUR_NAME, Exporting, bundles
-from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, checkpoint
+from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, Plan, checkpoint
 from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.manifest import ExportedFile, ExportedRange, Manifest
-from firearrow.spark_tools.origin import Origin, QueueRange
 from firearrow.spark_tools.parquet import PARTITIONS, Layout
-from firearrow.spark_tools.plan.loss import Losses
 from firearrow.spark_tools.plan.values import names
 
 JOB = "export"
@@ -92,11 +90,11 @@ def export(
     given = as_digested(source, **files.told())
     report = Report(JOB, "", str(origin), str(folder), given)
     if dry_run:
-        _count(report, planned(origin, source))
+        _count(report, planning.planned(origin, source))
     else:
         place = (running.checkpoint or folder / CHECKPOINT).absolute()
         _prepare(folder, place)
-        with checkpoint(place, JOB, given, partial(planned, origin, source)) as held:
+        with checkpoint(place, JOB, given, partial(planning.planned, origin, source)) as held:
             report.id, report.checkpoint, report.resumed = held.id, str(held.folder), held.resumed
             work = Exporting(
                 origin=origin, choice=source.choice(), folder=folder, layout=layout,
@@ -107,15 +105,6 @@ def export(
     if running.report is not None:
         report.write(running.report)
     finish(report)
-
-
-def planned(origin: Origin, source: SourceArguments) -> list[QueueRange]:
-    """The slices of what is asked for."""
-    losses = Losses(source.fail_on_data_loss)
-    with origin.open() as reader:
-        found = planning.slices(planning.ranges(reader, source, losses))
-    losses.check()
-    return found
 
 
 def _export(held: Checkpoint, work: Exporting, report: Report, *, quiet: bool) -> None:
@@ -186,8 +175,9 @@ def _clean(folder: Path, files: set[str]) -> None:
             path.unlink()
 
 
-def _count(report: Report, ranges: Sequence[QueueRange]) -> None:
-    for part in ranges:
+def _count(report: Report, plan: Plan) -> None:
+    report.lost |= plan.lost
+    for part in plan.ranges:
         topic = report.topics.setdefault(part.queue.topic, {"offsets": 0, "bytes": 0})
         for name, count in (("offsets", len(part)), ("bytes", part.size)):
             topic[name] += count

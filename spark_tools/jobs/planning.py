@@ -6,8 +6,10 @@ from math import ceil
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import OptionWrong, TopicMissing
 from firearrow.spark_tools.jobs.arguments import SourceArguments
+from firearrow.spark_tools.jobs.losses import PlanLosses
+from firearrow.spark_tools.jobs.marks import Plan
 from firearrow.spark_tools.jobs.spellings import EARLIEST, LATEST
-from firearrow.spark_tools.origin import Lost, QueueRange, Reader
+from firearrow.spark_tools.origin import Lost, Origin, QueueRange, Reader
 from firearrow.spark_tools.plan.batch import keyed, sized
 from firearrow.spark_tools.plan.ranges import divided
 from firearrow.spark_tools.plan.resolution import tell_behind, within
@@ -18,6 +20,15 @@ SLICE_MESSAGES = 1 << 20
 """A slice is what is sent again when a worker was killed before its first mark; and it counts in memory."""
 
 Bounds = Mapping[MessageQueue, tuple[int, int]]
+
+
+def planned(origin: Origin, source: SourceArguments) -> Plan:
+    """Slices of what is asked for and is there, and what of it is gone. As `ranges`; DataLoss names all of it."""
+    losses = PlanLosses(source.fail_on_data_loss)
+    with origin.open() as reader:
+        parts = ranges(reader, source, losses)
+    losses.check()
+    return Plan(slices(parts), losses.by_range)
 
 
 def ranges(reader: Reader, source: SourceArguments, lost: Lost) -> list[QueueRange]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,7 +16,7 @@ from firearrow.client.names import is_system_topic
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.columns import ALL
 from firearrow.spark_tools.jobs import export as job
-from firearrow.spark_tools.jobs import exporting, lane
+from firearrow.spark_tools.jobs import exporting, lane, planning
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.exporting import Exporting
 from firearrow.spark_tools.jobs.marks import Marks, Slice
@@ -124,6 +125,22 @@ def test_an_apache_store_is_exported_whole(run: Run, golden: Golden, tmp_path: P
     assert len(rows) == len(told)
 
 
+def test_what_was_gone_when_it_was_planned_is_named(run: Run, store: KnownStore, tmp_path: Path) -> None:
+    known = store.in_queue("Readings", 0)
+    count = len(known)
+    offsets = orjson.dumps({"Readings": {known[0].queue.broker_name: {"0": [0, 1000]}}}).decode()
+    asked = ("--path", store.root, "--offsets", offsets, "--no-fail-on-data-loss")
+    report = tmp_path / "report.json"
+    gone = f"{known[0].queue.topic}@{known[0].queue.broker_name}:0[{count}..1000)"
+    reason = f"{gone}: beyond the end of the queue, which is {count}"
+    assert run(*asked, "--dry-run", "--report", report) == 0
+    assert orjson.loads(report.read_bytes())["lost"] == {reason: 1000 - count}
+    assert run(*asked, "--report", report) == 0
+    assert orjson.loads(report.read_bytes())["lost"] == {reason: 1000 - count}
+    assert Manifest.read(tmp_path / "out").lost == (reason,)
+    assert len(rows_of(tmp_path / "out")) == count
+
+
 @contextmanager
 def workers_write_at_most(spark: "SparkSession", size: int) -> Iterator[None]:
     """No file of Spark's Python workers may grow over `size` bytes: what a full disk is to them."""
@@ -213,7 +230,8 @@ def test_a_task_that_is_tried_again_leaves_no_double_rows(
     spark_retrying: "SparkSession", store: KnownStore, tmp_path: Path
 ) -> None:
     origin = StoreOrigin((str(store.root),))
-    slices = [Slice(number, part) for number, part in enumerate(job.planned(origin, SourceArguments()))]
+    plan = planning.planned(origin, SourceArguments())
+    slices = [Slice(number, part) for number, part in enumerate(plan.ranges)]
     marks = Marks(tmp_path / "marks")
     marks.folder.mkdir()
     work = FailingOnce(
