@@ -54,7 +54,8 @@ class ExportedFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a finished export holds. `options` as they were given, `lost` the ranges that were gone at the source."""
+    """What a finished export holds. `options` as they were given, `lost` the ranges that were gone at the source: of
+    many some are named, `lost_messages` and `lost_ranges` count all."""
 
     job: str
     source: str
@@ -66,6 +67,8 @@ class Manifest:
     ranges: Sequence[ExportedRange]
     files: Sequence[ExportedFile]
     lost: Sequence[str] = field(default_factory=tuple)
+    lost_messages: int = 0
+    lost_ranges: int = 0
     version: int = VERSION
 
     @property
@@ -123,6 +126,7 @@ class Manifest:
             finished_ms=int(found["finished_ms"]), options=dict(found["options"]), columns=tuple(found["columns"]),
             partition_by=tuple(found["partition_by"]), files=files, lost=tuple(found["lost"]),
             ranges=tuple(ExportedRange(**each) for each in found["ranges"]),
+            lost_messages=int(found["lost_messages"]), lost_ranges=int(found["lost_ranges"]),
         )  # fmt: skip
 
     def check_files(self, folder: Path, *, contents: bool = False) -> None:

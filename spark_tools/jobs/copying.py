@@ -104,10 +104,7 @@ class Copying:
         return ByQueue(self._table)
 
     def _count(self, piece: Slice, mark: Mark) -> None:
-        topic = self.report.topics.setdefault(piece.part.queue.topic, {})
-        for name, count in {**mark.counts, "offsets": len(piece.part)}.items():
-            topic[name] = topic.get(name, 0) + count
-            self.report.totals[name] = self.report.totals.get(name, 0) + count
+        self.report.count(piece.part.queue.topic, {**mark.counts, "offsets": len(piece.part)})
         self.report.lost |= mark.detail.get("lost", {})
 
     def _forget(self, batch: int) -> None:

@@ -149,6 +149,7 @@ def manifest_of(held: Checkpoint, marks: Sequence[Mark], report: Report, layout:
         job=held.id, source=report.source, started_ms=held.created_ms, finished_ms=time.time_ns() // 1_000_000,
         options={name: str(value) for name, value in report.arguments.items()}, columns=layout.columns,
         partition_by=layout.partition_by, ranges=tuple(ranges), files=tuple(files), lost=tuple(sorted(report.lost)),
+        lost_messages=report.totals.get("lost", 0), lost_ranges=report.totals.get("lost_ranges", 0),
     )  # fmt: skip
 
 
@@ -178,10 +179,9 @@ def _clean(folder: Path, files: set[str]) -> None:
 def _count(report: Report, plan: Plan) -> None:
     report.lost |= plan.lost
     for part in plan.ranges:
-        topic = report.topics.setdefault(part.queue.topic, {"offsets": 0, "bytes": 0})
-        for name, count in (("offsets", len(part)), ("bytes", part.size)):
-            topic[name] += count
-            report.totals[name] = report.totals.get(name, 0) + count
+        report.count(part.queue.topic, {"offsets": len(part), "bytes": part.size})
+    for topic, counts in plan.gone.items():
+        report.count(topic, counts)
     report.notes.append(
         "nothing was written; bytes are those of the log, before the choice by tags, keys and SQL"
     )

@@ -19,7 +19,7 @@ from firearrow._native.store.record import Record
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import SendFailed
-from firearrow.spark_tools.jobs.losses import NamedLosses
+from firearrow.spark_tools.jobs.losses import LossesAhead
 from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
 from firearrow.spark_tools.jobs.pace import UNLIMITED, Bucket, Rates
 from firearrow.spark_tools.jobs.routing import Routing, queue_text, writable
@@ -76,14 +76,13 @@ class Forwarding:
 
     def _pass(self, reader: Reader, passage: "Passage", end: int) -> Passing:
         left = QueueRange(passage.queue, passage.mark.next, end)
-        lost = NamedLosses(passage.mark, self.fail_on_data_loss)
         try:
-            for spans in reader.read(left, self.choice, lost, bytes_max=READ_BYTES):
+            for spans in reader.read(left, self.choice, passage.lost, bytes_max=READ_BYTES):
                 yield from passage.send(spans)
             passage.settle(until=0)
             passage.mark.next = end
         finally:
-            passage.marks.write(passage.mark)
+            passage.write()
 
 
 def in_turn(each: Iterable[Passing], at_a_time: int) -> None:
@@ -124,7 +123,8 @@ class Passage:
         waiting: deque[Step],
     ) -> None:
         """`waiting`: of all passages of the task."""
-        self.queue, self.mark, self.marks = queue, mark, marks
+        self.queue, self.mark, self._marks = queue, mark, marks
+        self.lost = LossesAhead(mark, of.fail_on_data_loss)
         self._sender = sender
         self._buckets = buckets
         self._edits = Edits(of.drop, {}, (of.job, queue.broker_name) if of.provenance else None)
@@ -147,8 +147,13 @@ class Passage:
             step.mark.next = step.next
         now = time.monotonic()
         if now - self._marked_at >= MARK_S:
-            self.marks.write(self.mark)
+            self.write()
             self._marked_at = now
+
+    def write(self) -> None:
+        """The mark as it stands."""
+        self.lost.settle()
+        self._marks.write(self.mark)
 
     def _send(self, queue: MessageQueue, spans: Spans) -> Passing:
         first = 0

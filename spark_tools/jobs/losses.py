@@ -1,37 +1,76 @@
-"""Losses of a plan or of a slice: named for the report, or an error. A range that is told twice counts once."""
-
-from dataclasses import dataclass
+"""Losses of a plan or of a slice: an error, or all of them counted and so many named for the report. One thread."""
 
 from firearrow.spark_tools.jobs.marks import Mark
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.loss import AtOnce, Losses
 
 NAMED_MAX = 1000
+Counts = dict[str, int]
+"""`lost` messages in `lost_ranges`."""
 
 
-@dataclass(frozen=True, slots=True)
 class NamedLosses:
-    """A `Lost`."""
+    """A `Lost` of a slice that is read in one go."""
 
-    mark: Mark
-    fail: bool
+    def __init__(self, mark: Mark, fail: bool) -> None:
+        self.mark = mark
+        self.fail = fail
 
     def __call__(self, part: QueueRange, why: str) -> None:
         """DataLoss if losses are to fail."""
         AtOnce(self.fail)(part, why)
-        named = self.mark.detail.setdefault("lost", {})
-        if len(named) < NAMED_MAX:
-            named[f"{part}: {why}"] = len(part)
+        self.count(part, why)
+
+    def count(self, part: QueueRange, why: str) -> None:
+        add(self.mark.counts, part)
+        name(self.mark.detail.setdefault("lost", {}), part, why)
+
+
+class LossesAhead(NamedLosses):
+    """Of a slice that may be gone on with behind its mark: what lies there is told again then, so a loss counts when
+    the mark is past it."""
+
+    def __init__(self, mark: Mark, fail: bool) -> None:
+        super().__init__(mark, fail)
+        self._ahead: list[tuple[QueueRange, str]] = []
+
+    def __call__(self, part: QueueRange, why: str) -> None:
+        """DataLoss if losses are to fail."""
+        AtOnce(self.fail)(part, why)
+        self._ahead.append((part, why))
+
+    def settle(self) -> None:
+        """To be called before the mark is written."""
+        told, self._ahead = self._ahead, []
+        for part, why in told:
+            if part.end <= self.mark.next:
+                self.count(part, why)
+            else:
+                self._ahead.append((part, why))
 
 
 class PlanLosses(Losses):
-    """A `Lost` of the driver, which names all of them before it fails."""
+    """A `Lost` of the driver, which names all of them before it fails. A range that is told twice counts once."""
 
     def __init__(self, fail: bool) -> None:
         super().__init__(fail)
-        self.by_range: dict[str, int] = {}
+        self.named: dict[str, int] = {}
+        self.by_topic: dict[str, Counts] = {}
 
     def __call__(self, part: QueueRange, why: str) -> None:
+        before = self.ranges
         super().__call__(part, why)
-        if len(self.by_range) < NAMED_MAX:
-            self.by_range[f"{part}: {why}"] = len(part)
+        if self.ranges > before:
+            add(self.by_topic.setdefault(part.queue.topic, {}), part)
+            name(self.named, part, why)
+
+
+def add(counts: Counts, part: QueueRange) -> None:
+    for kind, count in (("lost", len(part)), ("lost_ranges", 1)):
+        counts[kind] = counts.get(kind, 0) + count
+
+
+def name(named: dict[str, int], part: QueueRange, why: str) -> None:
+    """Messages by range and why, while there is room."""
+    if len(named) < NAMED_MAX:
+        named[f"{part}: {why}"] = len(part)

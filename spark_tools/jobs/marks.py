@@ -49,10 +49,13 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, and what was asked for and is not there any more: messages by range and why."""
+    """What is to be done, and what was asked for and is not there any more."""
 
     ranges: Sequence[QueueRange]
     lost: Mapping[str, int] = field(default_factory=dict)
+    """Messages by range and why; of many ranges only the first ones."""
+    gone: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By topic what was counted of all of them."""
 
 
 @dataclass(slots=True)
@@ -126,7 +129,8 @@ class Checkpoint:
     slices: tuple[Slice, ...]
     resumed: bool
     lost: Mapping[str, int] = field(default_factory=dict)
-    """As it was planned."""
+    gone: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Both as they were planned."""
 
     @property
     def marks(self) -> Marks:
@@ -193,7 +197,7 @@ def _begin(place: Path, job: str, mark: str, made: Plan | Sequence[QueueRange]) 
     name = f"{job}-{mark}-{created_ms:x}"
     plan = {
         "version": VERSION, "job": job, "id": name, "arguments": mark, "created": created_ms,
-        "slices": [_row(piece.part) for piece in slices], "lost": dict(wanted.lost),
+        "slices": [_row(piece.part) for piece in slices], "lost": dict(wanted.lost), "gone": dict(wanted.gone),
     }  # fmt: skip
     beside = place / ".plan"
     with beside.open("wb") as file:
@@ -201,7 +205,7 @@ def _begin(place: Path, job: str, mark: str, made: Plan | Sequence[QueueRange]) 
         file.flush()
         os.fsync(file.fileno())
     beside.replace(place / PLAN)
-    return Checkpoint(place, job, name, created_ms, slices, resumed=False, lost=wanted.lost)
+    return Checkpoint(place, job, name, created_ms, slices, resumed=False, lost=wanted.lost, gone=wanted.gone)
 
 
 def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
@@ -209,8 +213,10 @@ def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
         held = orjson.loads(_start(place / PLAN, PLAN_BYTES_MAX))
         made_by, arguments, version = held["job"], held["arguments"], held["version"]
         slices = tuple(Slice(number, _range(row)) for number, row in enumerate(held["slices"]))
-        created_ms, lost = int(held["created"]), dict(held["lost"])
-        found = Checkpoint(place, job, str(held["id"]), created_ms, slices, resumed=True, lost=lost)
+        created_ms, lost, gone = int(held["created"]), dict(held["lost"]), dict(held["gone"])
+        found = Checkpoint(
+            place, job, str(held["id"]), created_ms, slices, resumed=True, lost=lost, gone=gone
+        )
     except FileNotFoundError:
         return None
     except BAD_JSON as error:

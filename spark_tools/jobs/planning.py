@@ -12,7 +12,7 @@ from firearrow.spark_tools.jobs.spellings import EARLIEST, LATEST
 from firearrow.spark_tools.origin import Lost, Origin, QueueRange, Reader
 from firearrow.spark_tools.plan.batch import keyed, sized
 from firearrow.spark_tools.plan.ranges import divided
-from firearrow.spark_tools.plan.resolution import tell_behind, within
+from firearrow.spark_tools.plan.resolution import tell_behind, there, within
 from firearrow.spark_tools.plan.topics import Wanted
 
 SLICE_BYTES = 128 << 20
@@ -28,7 +28,7 @@ def planned(origin: Origin, source: SourceArguments) -> Plan:
     with origin.open() as reader:
         parts = ranges(reader, source, losses)
     losses.check()
-    return Plan(slices(parts), losses.by_range)
+    return Plan(slices(parts), losses.named, losses.by_topic)
 
 
 def ranges(reader: Reader, source: SourceArguments, lost: Lost) -> list[QueueRange]:
@@ -91,11 +91,9 @@ def _of(queue: MessageQueue, start: int, end: int, bounds: Bounds, lost: Lost) -
     first, last = bounds[queue]
     if start in (EARLIEST, LATEST):
         start = first if start == EARLIEST else last
-    else:
+    elif end == LATEST:
         start = within(queue, start, first, last, lost)
-    if end > last:
-        lost(QueueRange(queue, max(start, last), end), f"beyond the end of the queue, which is {last}")
-    return QueueRange(queue, start, last if end == LATEST else min(end, last))
+    return there(QueueRange(queue, start, last if end == LATEST else end), first, last, lost)
 
 
 def _no_other_choice(source: SourceArguments) -> None:

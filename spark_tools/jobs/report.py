@@ -32,11 +32,11 @@ class Report:
     working_s: float = 0.0
     """Of them, in tasks that send; the start of Spark is not among them."""
     totals: dict[str, int] = field(default_factory=dict)
-    """Sums of what the slices counted: `messages`, `bytes`, `unrouted`, …"""
+    """Sums of what the slices counted: `messages`, `bytes`, `unrouted`, …; `lost` messages in `lost_ranges`."""
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
     """The same by source topic; `offsets` is what was looked through."""
     lost: dict[str, int] = field(default_factory=dict)
-    """Messages by range that was asked for and is gone."""
+    """Messages by range that was asked for and is gone; of many ranges not all, `totals` counts them."""
     unrouted: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -51,14 +51,19 @@ class Report:
     def add(self, checkpoint: Checkpoint, marks: Iterable[Mark]) -> None:
         """What was planned and what the marks counted."""
         self.lost |= checkpoint.lost
+        for topic, counts in checkpoint.gone.items():
+            self.count(topic, counts)
         for mark in marks:
             piece = checkpoint.slices[mark.number]
-            topic = self.topics.setdefault(piece.part.queue.topic, {})
-            for name, count in {**mark.counts, "offsets": mark.next - piece.part.start}.items():
-                topic[name] = topic.get(name, 0) + count
-                self.totals[name] = self.totals.get(name, 0) + count
+            self.count(piece.part.queue.topic, {**mark.counts, "offsets": mark.next - piece.part.start})
             self.lost |= mark.detail.get("lost", {})
             self.unrouted += mark.detail.get("unrouted", [])[: NAMED_MAX - len(self.unrouted)]
+
+    def count(self, topic: str, counts: Mapping[str, int]) -> None:
+        of_topic = self.topics.setdefault(topic, {})
+        for name, count in counts.items():
+            of_topic[name] = of_topic.get(name, 0) + count
+            self.totals[name] = self.totals.get(name, 0) + count
 
     def write(self, file: Path) -> None:
         """OptionWrong: it cannot be written."""
@@ -103,6 +108,8 @@ class Report:
         rate = f", {sent / self.working_s:,.0f} messages/s while sending" if sent and self.working_s else ""
         yield f"{self.seconds:.1f} s{rate}"
         yield from _some("note", self.notes)
+        if self.totals.get("lost_ranges"):
+            yield f"lost: {self.totals['lost']:,} messages in {self.totals['lost_ranges']:,} ranges"
         yield from _some("lost", [f"{count:,} messages, {part}" for part, count in sorted(self.lost.items())])
         yield from _some("unrouted", [orjson.dumps(each).decode() for each in self.unrouted])
         yield from _some("failed", self.failures)

@@ -165,9 +165,11 @@ def told(marks: Iterable[Mark], by: str) -> dict[str, Any]:
     """For the report."""
     counts: Counter[str] = Counter({"messages": 0, "missing": 0, "wrong": 0})
     named: list[str] = []
-    lost: dict[str, int] = {}
+    lost: list[str] = []
     for mark in marks:
         counts.update(mark.counts)
         named += mark.detail.get("named", [])[: NAMED_MAX - len(named)]
-        lost |= mark.detail.get("lost", {})
-    return {"by": by, **counts, "unreadable": sum(lost.values()), "named": [*named, *lost][:NAMED_MAX]}
+        lost += mark.detail.get("lost", {})
+    counts["unreadable"] = counts.pop("lost", 0)
+    del counts["lost_ranges"]
+    return {"by": by, **counts, "named": [*named, *lost][:NAMED_MAX]}

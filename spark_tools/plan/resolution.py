@@ -104,6 +104,17 @@ def within(queue: MessageQueue, wanted: int, first: int, end: int, lost: Lost) -
     return max(first, min(wanted, end))
 
 
+def there(asked: QueueRange, first: int, end: int, lost: Lost) -> QueueRange:
+    """What of a range is there; the rest of it is told."""
+    queue, below, above = asked.queue, min(first, asked.end), max(end, asked.start)
+    if asked.start < below:
+        lost(QueueRange(queue, asked.start, below), f"expired: the queue begins at {first}")
+    if above < asked.end:
+        lost(QueueRange(queue, above, asked.end), f"beyond the end of the queue, which is {end}")
+    start = max(first, min(asked.start, end))
+    return QueueRange(queue, start, max(start, min(asked.end, end)))
+
+
 def _check_named(option: str, point: Point, bounds: Bounds) -> None:
     named = point.offsets if isinstance(point, PerQueue) else point.ms if isinstance(point, AtTimes) else {}
     strange = [queue for queue in named if queue not in bounds]

@@ -16,7 +16,7 @@ from firearrow.spark_tools.plan.offsets import (
     offsets_json,
     offsets_of,
 )
-from firearrow.spark_tools.plan.resolution import Resolution
+from firearrow.spark_tools.plan.resolution import Resolution, there
 from tests.spark.fakes import FakeLog, queue_of
 
 Q0, Q1, Q2 = queue_of(0), queue_of(1), queue_of(2)
@@ -80,6 +80,17 @@ def test_starts_that_are_gone_are_named(log: FakeLog) -> None:
         [10, 5, 1],
         [("Orders@broker-a:1[5..9)", "beyond the end of the queue, which is 5")],
     )
+
+
+@given(st.integers(0, 12), st.integers(0, 8), st.integers(2, 6), st.integers(0, 6))
+def test_of_a_range_all_is_there_or_told(start: int, count: int, first: int, long: int) -> None:
+    asked, told = QueueRange(Q0, start, start + count), []
+    left = there(asked, first, first + long, lambda part, _: told.append(part))
+    found = sorted(n for part in (left, *told) for n in range(part.start, part.end))
+    assert found == list(range(start, start + count))
+    assert all(first <= n < first + long for n in range(left.start, left.end))
+    assert not any(first <= n < first + long for part in told for n in range(part.start, part.end))
+    assert all(len(part) for part in told)
 
 
 def test_ends_within_what_is_there(log: FakeLog) -> None:

@@ -388,4 +388,6 @@ def test_offsets_beyond_the_end_are_lost_or_counted(
     ran = replay(*arguments, "--no-fail-on-data-loss")
     assert ran.code == 0, ran.err
     assert sum(ran.report["lost"].values()) == 868
+    assert (ran.report["totals"]["lost"], ran.report["totals"]["lost_ranges"]) == (868, 1)
+    assert "lost: 868 messages in 1 ranges" in ran.out
     assert sum(map(len, bodies(target.store, "Readings").values())) == 32
