@@ -21,10 +21,11 @@ from firearrow.spark_tools.jobs.report import Report
 FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130
-NOT_DIGESTED = frozenset(
-    {"rate", "bytes_rate", "create_topics", "settings", "group", "target_settings", "check_crc"}
-)
-"""Arguments that may change from one run to the next, and the job remains the same."""
+NOT_DIGESTED = frozenset({
+    "rate", "bytes_rate", "create_topics", "settings", "group", "target_settings", "check_crc", "fail_on_data_loss",
+})  # fmt: skip
+"""Arguments that may change from one run to the next, and the job remains the same. A loss that ends a job leaves its
+marks before it, so that the next run meets it again and may count it."""
 
 
 def program() -> typer.Typer:

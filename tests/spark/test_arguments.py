@@ -243,8 +243,9 @@ def test_secrets_are_masked_and_what_may_change_is_not_digested() -> None:
         target="t", target_settings=["rocketmq.secretKey=hush", "rocketmq.accessKey=me"], rate=5
     )
     assert as_text(given)["target_settings"] == ["rocketmq.secretKey=…", "rocketmq.accessKey=me"]
-    digested = as_digested(SourceArguments(path=["a"], group="tools"), given, unordered=True)
-    assert digested == {"path": ["a"], "fail_on_data_loss": True, "target": "t", "unordered": True}
+    for fail in (True, False):
+        source = SourceArguments(path=["a"], group="tools", fail_on_data_loss=fail, check_crc=fail)
+        assert as_digested(source, given, unordered=True) == {"path": ["a"], "target": "t", "unordered": True}
     assert as_digested(SourceArguments(path=["a"], by_index=True))["by_index"]
 
 

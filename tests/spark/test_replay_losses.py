@@ -55,6 +55,24 @@ def test_all_that_is_gone_is_counted_and_some_of_it_named(
     assert ran.report["verification"]["messages"] == 2 * COUNT - len(TORN)
 
 
+def test_a_job_that_a_loss_has_ended_goes_on_and_counts_it(
+    torn: Path, target: LocalBroker, replay: Job
+) -> None:
+    ended = replay(*arguments(torn, target))
+    assert ended.code == 1
+    assert any(f"T@s:0[{TORN[0]}..{TORN[0] + 1})" in text for text in ended.report["failures"])
+    went_on = replay(*arguments(torn, target), "--no-fail-on-data-loss")
+    assert went_on.code == 0, went_on.err
+    assert went_on.report["resumed"]
+    assert went_on.report["id"] == ended.report["id"]
+    assert went_on.report["totals"]["lost"] == len(went_on.report["lost"]) == len(TORN)
+    found = bodies(target.store, "T")
+    assert {number: set(each) for number, each in found.items()} == {
+        0: {b"%d of 0" % number for number in range(COUNT) if number not in TORN},
+        1: {b"%d of 1" % number for number in range(COUNT)},
+    }
+
+
 @pytest.mark.parametrize(
     ("asked", "gone"),
     [([150, 200], "150..200"), ([90, 200], "100..200"), (150, "100..150"), ([100, 200], "100..200")],
