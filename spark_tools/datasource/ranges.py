@@ -1,9 +1,11 @@
 """Ranges: the stream source again, whose rows are not messages but where they lie; who gets a row fetches them itself.
 
-Spark plans, limits and checkpoints; messages never come near the JVM. One partition, rows in the order of queues.
+Spark plans, limits and checkpoints; messages never come near the JVM. One partition, rows in the order of queues. What
+was found to be gone, and may be, comes with the rows of the next micro-batch: the planner's process has no other way.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +18,16 @@ from firearrow.spark_tools.datasource.stream import StreamReader
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.origins import origin_of
+from firearrow.spark_tools.plan.ranges import Part
+from firearrow.spark_tools.plan.tail import Tail
 
 SCHEMA = pa.schema([
     ("topic", pa.string()), ("brokerName", pa.string()), ("queueId", pa.int32()),
-    ("start", pa.int64()), ("end", pa.int64()), ("size", pa.int64()),
+    ("start", pa.int64()), ("end", pa.int64()), ("size", pa.int64()), ("gone", pa.string()),
 ])  # fmt: skip
-DDL = "topic string, brokerName string, queueId int, start bigint, end bigint, size bigint"
+DDL = "topic string, brokerName string, queueId int, start bigint, end bigint, size bigint, gone string"
+Gone = tuple[QueueRange, str]
+"""And why."""
 
 
 class RangeSource(DataSource):
@@ -39,13 +45,33 @@ class RangeSource(DataSource):
         return RangeReader(origin_of(options, self.options), options, ())
 
 
+class PlannedPartition(RangePartition):
+    def __init__(self, part: Part, gone: tuple[Gone, ...]) -> None:
+        super().__init__(part)
+        self.gone = gone
+
+
 class RangeReader(StreamReader):
+    @cached_property
+    def tail(self) -> Tail:
+        return Tail(self.rows.origin, self.options, lost=lambda part, why: self.gone.append((part, why)))
+
+    @cached_property
+    def gone(self) -> list[Gone]:
+        """Told by the tail since a micro-batch was planned."""
+        return []
+
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        found = [part for each in super().partitions(start, end) for part in _parts(each)]
-        return [RangePartition(tuple(found))]
+        """One; Spark asks once for each micro-batch."""
+        found = tuple(part for each in super().partitions(start, end) for part in _parts(each))
+        gone = tuple(self.gone)
+        self.gone.clear()
+        return [PlannedPartition(found, gone)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         rows = [row_of(part) for part in _parts(partition)]
+        if isinstance(partition, PlannedPartition):
+            rows += [row_of(part, why) for part, why in partition.gone]
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
@@ -54,9 +80,10 @@ def _parts(partition: InputPartition) -> tuple[QueueRange, ...]:
     return tuple(partition.part) if isinstance(partition, RangePartition) else ()
 
 
-def row_of(part: QueueRange) -> dict[str, object]:
+def row_of(part: QueueRange, gone: str | None = None) -> dict[str, object]:
+    """`gone`: why it cannot be fetched."""
     queue = part.queue
-    places = (queue.topic, queue.broker_name, queue.queue_id, part.start, part.end, part.size)
+    places = (queue.topic, queue.broker_name, queue.queue_id, part.start, part.end, part.size, gone)
     return dict(zip(SCHEMA.names, places, strict=True))
 
 

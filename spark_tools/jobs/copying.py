@@ -18,6 +18,7 @@ from firearrow.spark_tools.datasource.ranges import range_of
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.forwarding import QUEUES_ABREAST
+from firearrow.spark_tools.jobs.losses import NAMED_MAX, Counts, add, name
 from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, Marks, Slice
 from firearrow.spark_tools.jobs.report import Report
 from firearrow.spark_tools.jobs.routing import ByQueue
@@ -81,8 +82,10 @@ class Copying:
 
     def _copy(self, frame: "DataFrame", batch: int) -> None:
         spark = frame.sparkSession.sparkContext
-        parts = [range_of(row.asDict()) for row in frame.collect()]
-        slices = [numbered(part) for part in parts if self.wanted(part.queue)]
+        rows = [row.asDict() for row in frame.collect()]
+        planned = [(range_of(row), row["gone"]) for row in rows]
+        wanted = [(part, gone) for part, gone in planned if self.wanted(part.queue)]
+        slices = [numbered(part) for part, gone in wanted if gone is None]
         marks = Marks(self.held.folder / "sent" / str(batch))
         marks.folder.mkdir(parents=True, exist_ok=True)
         routing = self._routing({piece.part.queue for piece in slices})
@@ -94,6 +97,9 @@ class Copying:
             raise SendFailed(failures[0])
         for piece in slices:
             self._count(piece, marks.read(piece))
+        for part, gone in wanted:
+            if gone is not None:
+                self._count_gone(part, gone)
         self.batches += 1
         self._forget(batch)
 
@@ -105,7 +111,15 @@ class Copying:
 
     def _count(self, piece: Slice, mark: Mark) -> None:
         self.report.count(piece.part.queue.topic, {**mark.counts, "offsets": len(piece.part)})
-        self.report.lost |= mark.detail.get("lost", {})
+        if len(self.report.lost) < NAMED_MAX:
+            self.report.lost |= mark.detail.get("lost", {})
+
+    def _count_gone(self, part: QueueRange, why: str) -> None:
+        """Found when the micro-batch was planned, so that no worker was asked for it."""
+        counts: Counts = {}
+        add(counts, part)
+        self.report.count(part.queue.topic, counts)
+        name(self.report.lost, part, why)
 
     def _forget(self, batch: int) -> None:
         """Marks of micro-batches before this one, which Spark never runs again."""

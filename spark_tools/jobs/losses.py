@@ -53,16 +53,13 @@ class PlanLosses(Losses):
     """A `Lost` of the driver, which names all of them before it fails. A range that is told twice counts once."""
 
     def __init__(self, fail: bool) -> None:
-        super().__init__(fail)
+        super().__init__(fail, self._count)
         self.named: dict[str, int] = {}
         self.by_topic: dict[str, Counts] = {}
 
-    def __call__(self, part: QueueRange, why: str) -> None:
-        before = self.ranges
-        super().__call__(part, why)
-        if self.ranges > before:
-            add(self.by_topic.setdefault(part.queue.topic, {}), part)
-            name(self.named, part, why)
+    def _count(self, part: QueueRange, why: str) -> None:
+        add(self.by_topic.setdefault(part.queue.topic, {}), part)
+        name(self.named, part, why)
 
 
 def add(counts: Counts, part: QueueRange) -> None:

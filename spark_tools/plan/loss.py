@@ -6,7 +6,7 @@ A Losses belongs to one plan or one task and is used by one thread.
 import logging
 
 from firearrow.spark_tools.errors import DataLoss
-from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.origin import Lost, QueueRange
 
 NAMED_MAX = 20
 TOLD_MAX = 10_000
@@ -14,10 +14,11 @@ log = logging.getLogger("firearrow.spark")
 
 
 class Losses:
-    """A `Lost`. `fail`: `check` raises; else each is warned of once and counted."""
+    """A `Lost`. `fail`: `check` raises; else each is warned of once and counted. `then` is told of each once, too."""
 
-    def __init__(self, fail: bool) -> None:
+    def __init__(self, fail: bool, then: Lost | None = None) -> None:
         self.fail = fail
+        self.then = then
         self.ranges = 0
         self.messages = 0
         self._named: list[str] = []
@@ -35,6 +36,8 @@ class Losses:
             self._named.append(text)
         if not self.fail:
             log.warning("lost %s", text)
+        if self.then is not None:
+            self.then(part, why)
 
     def check(self) -> None:
         """DataLoss with all ranges told so far, if losses are to fail."""

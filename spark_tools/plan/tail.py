@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from firearrow.client.errors import NoRoute
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import TopicMissing
-from firearrow.spark_tools.origin import Origin, QueueRange, Reader
+from firearrow.spark_tools.origin import Lost, Origin, QueueRange, Reader
 from firearrow.spark_tools.plan.batch import keyed, parts_of, sized
 from firearrow.spark_tools.plan.limits import Limits
 from firearrow.spark_tools.plan.loss import Losses
 from firearrow.spark_tools.plan.offsets import Offsets
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.ranges import Part
-from firearrow.spark_tools.plan.resolution import Bounds, Resolution, within
+from firearrow.spark_tools.plan.resolution import Bounds, Resolution, there
 from firearrow.spark_tools.plan.topics import Wanted, when_there
 
 LOOK_AGAIN_S = 0.2
@@ -31,9 +31,11 @@ class Tail:
         origin: Origin,
         options: SourceOptions,
         *,
+        lost: Lost | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`lost` is told of what is only warned of, each range once."""
         self._origin = origin
         self._options = options
         self._clock = clock
@@ -45,7 +47,10 @@ class Tail:
         self._looked_at: float | None = None
         self._first: Offsets | None = None
         self._pinned: Offsets | None = None
-        self._losses = Losses(options.fail_on_loss)
+        self._lost = lost
+        self._losses = Losses(options.fail_on_loss, lost)
+        self._behind: set[MessageQueue] = set()
+        """Queues that end before the stream's offset, and are told."""
         self._limits = Limits(
             options.trigger_messages,
             options.trigger_bytes,
@@ -91,7 +96,7 @@ class Tail:
 
     def parts(self, starts: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[Part]:
         """What lies between. DataLoss names what of it is not there any more."""
-        bounds, losses = self._look(), Losses(self._options.fail_on_loss)
+        bounds, losses = self._look(), Losses(self._options.fail_on_loss, self._lost)
         ranges = []
         for queue in sorted(ends):
             if queue not in bounds:
@@ -100,13 +105,8 @@ class Tail:
                 )
                 continue
             first, end = bounds[queue]
-            start = within(queue, starts.get(queue, first), first, max(end, ends[queue]), losses)
-            if ends[queue] > end:
-                losses(
-                    QueueRange(queue, max(start, end), ends[queue]),
-                    f"beyond the end of the queue, which is {end}",
-                )
-            ranges.append(QueueRange(queue, start, min(ends[queue], end)))
+            asked = QueueRange(queue, starts.get(queue, first), ends[queue])
+            ranges.append(there(asked, first, end, losses))
         losses.check()
         reader = self._open()
         found = [part for part in ranges if len(part)]
@@ -118,8 +118,12 @@ class Tail:
         for queue, start in starts.items():
             if queue not in bounds:
                 self._losses(QueueRange(queue, start, start), "the queue is not there any more")
-            elif bounds[queue][1] < start:
-                end = bounds[queue][1]
+                continue
+            end = bounds[queue][1]
+            if end >= start:
+                self._behind.discard(queue)
+            elif queue not in self._behind:
+                self._behind.add(queue)
                 self._losses(
                     QueueRange(queue, end, start), f"the queue ends at {end} now, before the stream's offset"
                 )

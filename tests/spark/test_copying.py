@@ -39,14 +39,15 @@ from tests.spark.stores import BROKER, SETTINGS, KnownStore
 @dataclass
 class Row:
     part: QueueRange
+    gone: str | None = None
 
     def asDict(self) -> dict[str, Any]:
-        return row_of(self.part)
+        return row_of(self.part, self.gone)
 
 
 class Frame:
-    def __init__(self, *parts: QueueRange) -> None:
-        self.rows = [Row(part) for part in parts]
+    def __init__(self, *parts: QueueRange, gone: Sequence[QueueRange] = ()) -> None:
+        self.rows = [*map(Row, parts), *(Row(part, "expired") for part in gone)]
         self.sparkSession = self
         self.sparkContext = Alone()
 
@@ -138,6 +139,18 @@ def test_a_target_with_fewer_queues_keeps_the_order_of_each_source_queue(
         assert [body for body in found[number % 2] if body in wanted] == wanted
     assert len(each.report.notes) == 2
     assert each.report.notes[0].startswith("other queue id: Orders@")
+
+
+def test_what_was_gone_when_it_was_planned_is_counted_and_named(
+    store: KnownStore, target: LocalBroker, tmp_path: Path
+) -> None:
+    each = copying(store, target, tmp_path / "c", queues="0-1")
+    each(Frame(part(0, 7, 9), gone=[part(0, 0, 7), part(3, 0, 5)]), 0)  # type: ignore[arg-type]
+    each(Frame(gone=[part(1, 0, 3)]), 1)  # type: ignore[arg-type]
+    totals = each.report.totals
+    assert (totals["messages"], totals["lost"], totals["lost_ranges"]) == (2, 10, 2)
+    assert each.report.lost == {f"{part(0, 0, 7)}: expired": 7, f"{part(1, 0, 3)}: expired": 3}
+    assert bodies(target.store, "Orders") == {0: known(store, 0, 7, 9)}
 
 
 def test_nothing_is_begun_once_it_was_stopped(store: KnownStore, target: LocalBroker, tmp_path: Path) -> None:

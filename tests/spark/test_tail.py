@@ -26,7 +26,11 @@ class Stream:
     def __init__(self, log: FakeLog, **options: str) -> None:
         self.log, self.clock = log, Clock()
         given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest", **options}
-        self.tail = Tail(log, SourceOptions.of(given, STREAM), clock=self.clock, pause=self.pass_time)
+        self.lost: list[tuple[str, str]] = []
+        self.tail = Tail(
+            log, SourceOptions.of(given, STREAM), clock=self.clock, pause=self.pass_time,
+            lost=lambda part, why: self.lost.append((str(part), why)),
+        )  # fmt: skip
 
     def pass_time(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -234,6 +238,28 @@ def test_what_expired_since_it_was_planned_is_named(log: FakeLog) -> None:
         "Orders@broker-a:0[3..10)",
         "Orders@broker-a:1[5..9)",
     ]
+
+
+def test_each_expired_message_is_lost_once_however_small_the_batches_are(log: FakeLog) -> None:
+    stream = Stream(log, failOnDataLoss="false")
+    parts = [stream.parts({Q1: at}, {Q1: at + 2}) for at in (0, 2, 4)]
+    assert parts == [[], [], ["Orders@broker-a:1[5..6)"]]
+    why = "expired: the queue begins at 5"
+    assert stream.lost == [(f"Orders@broker-a:1[{span})", why) for span in ("0..2", "2..4", "4..5")]
+
+
+def test_a_queue_that_ends_before_the_stream_is_told_once_until_it_has_come_up(log: FakeLog) -> None:
+    stream = Stream(log, failOnDataLoss="false")
+    for _ in range(3):
+        stream.end({Q0: 14})
+        log.add(Q0)
+    assert stream.lost == [
+        ("Orders@broker-a:0[10..14)", "the queue ends at 10 now, before the stream's offset")
+    ]
+    log.add(Q0)
+    stream.end({Q0: 14})
+    stream.end({Q0: 20})
+    assert [part for part, _ in stream.lost] == ["Orders@broker-a:0[10..14)", "Orders@broker-a:0[14..20)"]
 
 
 def test_nothing_between_is_no_part(log: FakeLog) -> None:

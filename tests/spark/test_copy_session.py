@@ -1,0 +1,84 @@
+"""copy through real queries of Spark: what it refuses stays one sentence, what is gone is counted."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.jobs.copy_ import cli
+from tests.spark.damaging import COUNT, QUEUE, fill, opened
+from tests.spark.replaying import Ran, bodies
+from tests.spark.stores import SETTINGS
+from tests.store.stores import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Copy = Callable[..., Ran]
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[LocalBroker]:
+    root = tmp_path / "target" / "s"
+    root.parent.mkdir()
+    with LocalBroker(root, settings=SETTINGS | {"brokerName": "s"}) as running:
+        yield running
+
+
+@pytest.fixture
+def copy(spark: "SparkSession", target: LocalBroker, tmp_path: Path) -> Copy:
+    """`copy(*arguments)`: once, to the target, always with the same checkpoint."""
+
+    def run(*arguments: object) -> Ran:
+        report = tmp_path / "report.json"
+        report.unlink(missing_ok=True)
+        common = (
+            "--target", target.name_server, "--create-topics", "--once", "--quiet", "--report", report,
+            "--checkpoint", tmp_path / "checkpoint",
+        )  # fmt: skip
+        done = CliRunner().invoke(cli, [*map(str, arguments), *map(str, common)])
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return Ran(
+            done.exit_code,
+            done.stdout,
+            done.stderr,
+            orjson.loads(report.read_bytes()) if report.exists() else {},
+        )
+
+    return run
+
+
+def let_expire(root: Path, count: int) -> int:
+    """So many files of the log; the first offset of T that is left."""
+    for path in sorted((root / "commitlog").iterdir())[:count]:
+        path.unlink()
+    with opened(root) as reader:
+        return reader.bounds([QUEUE])[QUEUE][0]
+
+
+@pytest.mark.timeout(200)
+def test_what_retention_took_before_it_was_copied_ends_it_or_is_counted(
+    copy: Copy, target: LocalBroker, root: Path
+) -> None:
+    asked = ("--path", f"s={root}", "--topics", "T")
+    assert copy(*asked).report["totals"]["messages"] == 2 * COUNT
+    with open_store(root) as store:
+        fill(store, 2 * COUNT, COUNT)
+    files = len(list((root / "commitlog").iterdir()))
+    first = let_expire(root, files // 2)
+    assert first > COUNT
+    ended = copy(*asked)
+    assert ended.code == 1
+    assert f"T@s:0[{COUNT}..{first})" in ended.err
+    went_on = copy(*asked, "--no-fail-on-data-loss")
+    assert went_on.code == 0, went_on.err
+    totals, gone = went_on.report["totals"], f"T@s:0[{COUNT}..{first}): expired: the queue begins at {first}"
+    assert went_on.report["lost"][gone] == first - COUNT
+    assert totals["messages"] + totals["lost"] == 2 * 2 * COUNT
+    assert totals["lost_ranges"] == len(went_on.report["lost"]) == 2
+    assert sum(map(len, bodies(target.store, "T").values())) == 2 * COUNT + totals["messages"]
