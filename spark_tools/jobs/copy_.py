@@ -19,7 +19,7 @@ import orjson
 import typer
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import DataLoss, OptionWrong, SendFailed, SparkToolsError
+from firearrow.spark_tools.errors import REFUSALS, OptionWrong, SparkToolsError
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,
@@ -53,6 +53,8 @@ STOP_S = 20.0
 COMMIT_S = 10.0
 """How long a micro-batch that is under way may go on when the job is told to end; its marks keep what it has done."""
 EVERY_MAX_S = 86400
+OURS = re.compile(r"\b(firearrow(?:\.\w+)+)\.(\w+): ([^\n]+)")
+"""An error of this package in a traceback: module, name, text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,15 +193,15 @@ def work(
 
 
 def run(copying: Copying, options: Mapping[str, str], pace: PaceArguments, *, quiet: bool) -> None:
-    """Until it is ended, or for once. SparkToolsError: why it cannot go on."""
+    """Until it is ended, or for once. One of REFUSALS: why it cannot go on."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 (arguments are checked without Spark)
-    from pyspark.errors import StreamingQueryException  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
 
-    query = start(copying, options, pace)
     try:
+        query = start(copying, options, pace)
         with ended_by_signals(copying):
             follow(copying, query, quiet)
-    except StreamingQueryException as error:
+    except PySparkException as error:
         if not copying.stopping or Stopped.__name__ not in str(error):
             raise sentence_of(str(error)) from error
     except (Py4JError, OSError) as error:
@@ -258,14 +260,17 @@ def ended_by_signals(copying: Copying) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def sentence_of(text: str) -> SparkToolsError:
-    """Our own refusal out of what Spark made of it."""
-    found = re.search(r"firearrow\.spark_tools\.errors\.(\w+): ([^\n]+)", text)
-    if found is None:
-        faults = re.findall(r"^(?:E\s+)?(\w*(?:Error|Exception): [^\n]+)", text, re.MULTILINE)
-        return SparkToolsError(f"the stream ended: {faults[-1] if faults else text.strip().splitlines()[0]}")
-    kind = {"DataLoss": DataLoss, "OptionWrong": OptionWrong}.get(found[1], SendFailed)
-    return kind(found[2])
+def sentence_of(text: str) -> Exception:
+    """Our own refusal out of what Spark made of it: the last one, as those before it are its causes."""
+    lack = lane.WorkersLackPackage.found_in(text)
+    if lack is not None:
+        return lack
+    for module, name, sentence in reversed(OURS.findall(text)):
+        kind = getattr(sys.modules.get(module), name, None)
+        if isinstance(kind, type) and issubclass(kind, REFUSALS):
+            return kind(sentence)
+    faults = re.findall(r"^(?:E\s+)?(\w*(?:Error|Exception): [^\n]+)", text, re.MULTILINE)
+    return SparkToolsError(f"the stream ended: {faults[-1] if faults else text.strip().splitlines()[0]}")
 
 
 def main() -> None:

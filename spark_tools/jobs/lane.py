@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from math import ceil
+from typing import Self
 
 from pyspark import SparkConf, SparkContext
 
@@ -33,6 +34,16 @@ Work = Callable[[Sequence[Slice], Marks], None]
 
 class WorkersLackPackage(SparkToolsError):
     """Executors cannot import what the driver can."""
+
+    @classmethod
+    def found_in(cls, text: str) -> Self | None:
+        """What Spark said, if it was this."""
+        if "No module named 'firearrow" not in text:
+            return None
+        return cls(
+            "the executors' Python has no firearrow: install it there, or ship it with the archive that "
+            "`firearrow spark pack` makes"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +111,10 @@ def run(spark: SparkContext, tasks: Sequence[Sequence[Slice]], marks: Marks, wor
         held = handfuls(tasks, spark.defaultParallelism)
         refused = spark.parallelize(held, len(held)).mapPartitions(Working(work, marks)).collect()
     except Exception as error:
-        if "No module named 'firearrow" in str(error):
-            raise WorkersLackPackage(
-                "the executors' Python has no firearrow: install it there, or ship it with the archive that "
-                "`firearrow spark pack` makes"
-            ) from None
-        raise
+        lack = WorkersLackPackage.found_in(str(error))
+        if lack is None:
+            raise
+        raise lack from None
     return list(dict.fromkeys(each.text for each in refused))
 
 

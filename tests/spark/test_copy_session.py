@@ -82,3 +82,18 @@ def test_what_retention_took_before_it_was_copied_ends_it_or_is_counted(
     assert totals["messages"] + totals["lost"] == 2 * 2 * COUNT
     assert totals["lost_ranges"] == len(went_on.report["lost"]) == 2
     assert sum(map(len, bodies(target.store, "T").values())) == 2 * COUNT + totals["messages"]
+
+
+def test_a_folder_that_is_no_store_is_one_sentence(copy: Copy, tmp_path: Path) -> None:
+    ran = copy("--path", tmp_path / "no-store", "--pattern", ".*")
+    assert ran.code == 1
+    assert ran.err.startswith(f"firearrow: {tmp_path / 'no-store'} is no folder")
+    assert ran.err.count("\n") == 1
+
+
+def test_a_topic_that_is_not_there_is_one_sentence(copy: Copy, root: Path) -> None:
+    ran = copy("--path", root, "--topics", "Nothing")
+    assert ran.code == 1
+    assert "Nothing" in ran.err
+    assert ran.err.startswith("firearrow: ")
+    assert ran.err.count("\n") == 1

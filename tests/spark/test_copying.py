@@ -1,5 +1,6 @@
 """Copying a micro-batch, without a session: its frame is a list of rows, tasks are done in this process."""
 
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from firearrow._native.store.faults import StoreUnreadable
 from firearrow.client import blocking
+from firearrow.client.errors import NoRoute
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.datasource.ranges import row_of
@@ -24,7 +27,7 @@ from firearrow.spark_tools.jobs.copy_ import (
 )
 from firearrow.spark_tools.jobs.copying import Copying, Stopped, numbered
 from firearrow.spark_tools.jobs.forwarding import Forwarding
-from firearrow.spark_tools.jobs.marks import checkpoint
+from firearrow.spark_tools.jobs.marks import CheckpointWrong, checkpoint
 from firearrow.spark_tools.jobs.pace import Rates
 from firearrow.spark_tools.jobs.report import Report
 from firearrow.spark_tools.jobs.routing import ByQueue
@@ -241,6 +244,32 @@ def test_what_spark_says_becomes_our_sentence_again() -> None:
     assert isinstance(told, DataLoss)
     assert str(told) == "T@b:0[1..2) is gone"
     assert str(sentence_of("[STREAM_FAILED] what\nelse")) == "the stream ended: [STREAM_FAILED] what"
+
+
+REFUSED = [
+    StoreUnreadable("/s: no folder of a store"),
+    CheckpointWrong("/c: is of another job"),
+    OptionWrong("topic: no"),
+    SendFailed("the broker is away"),
+]
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=lambda error: type(error).__name__)
+def test_whatever_is_refused_keeps_its_kind_and_sentence(refused: Exception) -> None:
+    try:
+        try:
+            raise NoRoute("behind it")
+        except NoRoute as cause:
+            raise refused from cause
+    except type(refused):
+        told = sentence_of(f"[STREAM_FAILED] Query [id] failed: {traceback.format_exc()}\n\tat org.apache")
+    assert type(told) is type(refused)
+    assert str(told) == str(refused)
+
+
+def test_an_error_of_ours_that_is_no_refusal_is_not_taken_for_one() -> None:
+    told = sentence_of("[STREAM_FAILED] Q\nfirearrow.client.errors.NoRoute: nobody\nValueError: a fault\n")
+    assert str(told) == "the stream ended: ValueError: a fault"
 
 
 def test_the_route_of_a_queue_never_changes(store: KnownStore, target: LocalBroker, tmp_path: Path) -> None:

@@ -49,13 +49,24 @@ def submit(spark_environment: dict[str, str], tmp_path: Path) -> Submit:
     return run
 
 
+SENTENCE = "firearrow: the executors' Python has no firearrow: install it there, or ship it"
+
+
+@pytest.mark.timeout(200)
+def test_a_copy_says_so_too_if_executors_lack_the_package(
+    submit: Submit, store: KnownStore, broker: LocalBroker
+) -> None:
+    ran = submit("copy", "--path", store.root, "--target", broker.name_server, "--once", "--quiet")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert SENTENCE in ran.stdout  # where spark-submit puts all that a driver in Python says
+
+
 @pytest.mark.timeout(400)
 def test_executors_get_the_package_by_an_archive(submit: Submit, store: KnownStore, tmp_path: Path) -> None:
     export = ("export", "--path", store.root, "--to", tmp_path / "out", "--quiet")
     without = submit(*export)
     assert without.returncode == 1, without.stdout + without.stderr
-    sentence = "firearrow: the executors' Python has no firearrow: install it there, or ship it"
-    assert sentence in without.stdout  # where spark-submit puts all that a driver in Python says
+    assert SENTENCE in without.stdout
     packed = pack(tmp_path / "firearrow.tar.gz")
     done = submit(*packed.arguments(), *export)
     assert done.returncode == 0, done.stdout + done.stderr
