@@ -31,5 +31,9 @@ class Refused(SparkToolsError):
     """A broker refused to answer a question, or to give messages; the text has its words."""
 
 
+class NotWritten(SparkToolsError):
+    """A file of a job cannot be written, mostly for want of room; what was finished before is kept."""
+
+
 REFUSALS = (SparkToolsError, StoreUnreadable)
 """Whatever ends a program of ours with one sentence."""

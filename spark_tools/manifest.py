@@ -15,6 +15,7 @@ import orjson
 
 from firearrow._native.store.hash import crc32
 from firearrow.spark_tools.errors import SparkToolsError
+from firearrow.spark_tools.room import writing
 
 NAME = "_manifest.json"
 VERSION = 1
@@ -80,19 +81,20 @@ class Manifest:
         return sum(each.bytes for each in self.files)
 
     def write(self, folder: Path) -> Path:
-        """On the disk when it returns; a reader finds the whole of it or none."""
+        """On the disk when it returns; a reader finds the whole of it or none. NotWritten."""
         path, beside = folder / NAME, folder / f".{NAME}.{os.getpid()}"
         text = orjson.dumps(
             asdict(self) | {"rows": self.rows, "bytes": self.bytes}, option=orjson.OPT_INDENT_2
         )
-        try:
-            with beside.open("wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        with writing(path):
+            try:
+                with beside.open("wb") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                beside.replace(path)
+            finally:
+                beside.unlink(missing_ok=True)
         return path
 
     @classmethod

@@ -4,7 +4,6 @@ Nothing has its final name before all of it is written; a task done again replac
 what waits for its row group, files by WRITERS_MAX open ones. One thread. Knows no session.
 """
 
-import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from firearrow.spark_tools import room
 from firearrow.spark_tools.columns import COLUMNS, chosen, schema
-from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
+from firearrow.spark_tools.errors import NotWritten, OptionWrong
 from firearrow.spark_tools.manifest import file_crc
 
 ROW_GROUP_BYTES = 32 << 20
@@ -50,7 +50,7 @@ HIDDEN_END = ".writing"
 SAFE = "-_.~!$+@ "
 
 
-class ExportFailed(SparkToolsError):
+class ExportFailed(NotWritten):
     """A file cannot be written; nothing of it is left under its final name."""
 
 
@@ -214,11 +214,7 @@ class ParquetPart:
         try:
             yield
         except OSError as fault:
-            if fault.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise ExportFailed(
-                    f"{self._folder}: no room ({fault.strerror or fault}); make room and run it again, it goes on"
-                ) from fault
-            raise ExportFailed(f"{self._folder}: cannot be written: {fault}") from fault
+            raise ExportFailed(room.sentence(self._folder, fault)) from fault
 
 
 def partitioned(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[tuple[str, ...], pa.RecordBatch]]:

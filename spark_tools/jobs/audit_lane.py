@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from firearrow.spark_tools.errors import REFUSALS, StoreUnreadable
-from firearrow.spark_tools.jobs.lane import Refused, WorkersLackPackage
+from firearrow.spark_tools.jobs.lane import Refused, fault_in
 
 PARTS_MIN = 64
 PARTS_A_CORE = 4
@@ -64,12 +64,10 @@ class SparkLane:
         try:
             return self._spark.parallelize(pairs, min(len(pairs), self.width)).map(doing).collect()
         except Exception as error:
-            if "No module named 'firearrow" in str(error):
-                raise WorkersLackPackage(
-                    "the executors' Python has no firearrow: install it there, or ship it with the archive that "
-                    "`firearrow spark pack` makes"
-                ) from None
-            raise
+            fault = fault_in(str(error))
+            if fault is None:
+                raise
+            raise fault from None
 
     @contextmanager
     def _shown(self, step: str, done: Accumulator[int], total: int) -> Iterator[None]:

@@ -262,13 +262,13 @@ def ended_by_signals(copying: Copying) -> Iterator[None]:
 
 def sentence_of(text: str) -> Exception:
     """Our own refusal out of what Spark made of it: the last one, as those before it are its causes."""
-    lack = lane.WorkersLackPackage.found_in(text)
-    if lack is not None:
-        return lack
     for module, name, sentence in reversed(OURS.findall(text)):
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and issubclass(kind, REFUSALS):
             return kind(sentence)
+    fault = lane.fault_in(text)
+    if fault is not None:
+        return fault
     faults = re.findall(r"^(?:E\s+)?(\w*(?:Error|Exception): [^\n]+)", text, re.MULTILINE)
     return SparkToolsError(f"the stream ended: {faults[-1] if faults else text.strip().splitlines()[0]}")
 

@@ -23,6 +23,7 @@ from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, Marks, Slice
 from firearrow.spark_tools.jobs.report import Report
 from firearrow.spark_tools.jobs.routing import ByQueue
 from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.room import writing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,7 +88,8 @@ class Copying:
         wanted = [(part, gone) for part, gone in planned if self.wanted(part.queue)]
         slices = [numbered(part) for part, gone in wanted if gone is None]
         marks = Marks(self.held.folder / "sent" / str(batch))
-        marks.folder.mkdir(parents=True, exist_ok=True)
+        with writing(marks.folder):
+            marks.folder.mkdir(parents=True, exist_ok=True)
         routing = self._routing({piece.part.queue for piece in slices})
         left = [piece for piece in slices if marks.read(piece).next < piece.part.end]
         tasks = lane.tasks_of(left, spark.defaultParallelism, whole_queues=True, abreast=QUEUES_ABREAST)

@@ -28,6 +28,7 @@ from firearrow.spark_tools.live.origin import BrokerOrigin
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.origin import Origin, QueueRange
+from firearrow.spark_tools.room import writing
 
 Routed = tuple[Routing, list[str]]
 """Where messages go, and what people should know of it."""
@@ -121,7 +122,8 @@ class Delivery:
     ) -> None:
         marks = Marks(held.folder / "verified")
         shutil.rmtree(marks.folder, ignore_errors=True)
-        marks.folder.mkdir()
+        with writing(marks.folder):
+            marks.folder.mkdir()
         work = Verifying(
             origin=origin, choice=choice, target=BrokerOrigin(target, timeout_s=self.running.timeout_s),
             forwarded=held.marks, job=held.id, provenance=self.provenance, routing=self.leaving,

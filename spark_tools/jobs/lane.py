@@ -5,16 +5,17 @@ a task does its slices in order. What a task refuses for good comes back as a se
 raised, and Spark tries its whole handful anew, which goes on behind its marks. Driver: one thread, and one that paints.
 """
 
+import errno
 import heapq
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from math import ceil
-from typing import Self
 
 from pyspark import SparkConf, SparkContext
 
-from firearrow.spark_tools.errors import REFUSALS, SparkToolsError
+from firearrow.spark_tools.errors import REFUSALS, NotWritten, SparkToolsError
 from firearrow.spark_tools.jobs.marks import Marks, Slice
 from firearrow.spark_tools.worker import settle
 
@@ -35,15 +36,20 @@ Work = Callable[[Sequence[Slice], Marks], None]
 class WorkersLackPackage(SparkToolsError):
     """Executors cannot import what the driver can."""
 
-    @classmethod
-    def found_in(cls, text: str) -> Self | None:
-        """What Spark said, if it was this."""
-        if "No module named 'firearrow" not in text:
-            return None
-        return cls(
+
+def fault_in(text: str) -> SparkToolsError | None:
+    """What Spark says, if it is something that people can mend."""
+    if "No module named 'firearrow" in text:
+        return WorkersLackPackage(
             "the executors' Python has no firearrow: install it there, or ship it with the archive that "
             "`firearrow spark pack` makes"
         )
+    if os.strerror(errno.ENOSPC) in text:
+        return NotWritten(
+            "Spark has no room for files of its own; make room where spark.local.dir and the checkpoint are and run "
+            "it again, it goes on"
+        )
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +117,10 @@ def run(spark: SparkContext, tasks: Sequence[Sequence[Slice]], marks: Marks, wor
         held = handfuls(tasks, spark.defaultParallelism)
         refused = spark.parallelize(held, len(held)).mapPartitions(Working(work, marks)).collect()
     except Exception as error:
-        lack = WorkersLackPackage.found_in(str(error))
-        if lack is None:
+        fault = fault_in(str(error))
+        if fault is None:
             raise
-        raise lack from None
+        raise fault from None
     return list(dict.fromkeys(each.text for each in refused))
 
 

@@ -26,6 +26,7 @@ import orjson
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
 from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.room import writing
 
 VERSION = 1
 PLAN, LOCK = "plan.json", "lock"
@@ -82,16 +83,18 @@ class Marks:
         return self._read(piece.number) or Mark(piece.number, piece.part.start)
 
     def write(self, mark: Mark) -> None:
-        """The slice's mark from now on. Not synced: what a power failure takes is sent again, not lost."""
+        """The slice's mark from now on, or NotWritten: the one before stays. Not synced: what a power failure takes is
+        sent again, not lost."""
         place = self.folder / str(mark.number)
         line = orjson.dumps({"next": mark.next, "counts": mark.counts, "detail": mark.detail})
-        with place.open("ab") as file:
-            if file.tell() + len(line) < LINES_BYTES_MAX:
-                file.write(b"\n" + line)
-                return
-        beside = place.with_name(f".{mark.number}.{os.getpid()}")
-        beside.write_bytes(line)
-        beside.replace(place)
+        with writing(place):
+            with place.open("ab") as file:
+                if file.tell() + len(line) < LINES_BYTES_MAX:
+                    file.write(b"\n" + line)
+                    return
+            beside = place.with_name(f".{mark.number}.{os.getpid()}")
+            beside.write_bytes(line)
+            beside.replace(place)
 
     def written(self, without: set[int] | frozenset[int] = frozenset()) -> Iterator[Mark]:
         """All that are there, but those."""
@@ -164,7 +167,7 @@ def checkpoint(
     """The one in `folder`, or a new one planned by `plan`; held until the end of the block.
 
     Default folder: `.firearrow-JOB-DIGEST` where the command runs. CheckpointWrong: made by another job, with other
-    arguments, or in use.
+    arguments, or in use. NotWritten: no room for the plan.
     """
     mark = digest(arguments)
     place = (folder or Path(f".firearrow-{job}-{mark}")).absolute()
@@ -200,11 +203,12 @@ def _begin(place: Path, job: str, mark: str, made: Plan | Sequence[QueueRange]) 
         "slices": [_row(piece.part) for piece in slices], "lost": dict(wanted.lost), "gone": dict(wanted.gone),
     }  # fmt: skip
     beside = place / ".plan"
-    with beside.open("wb") as file:
-        file.write(orjson.dumps(plan))
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(place / PLAN)
+    with writing(place / PLAN):
+        with beside.open("wb") as file:
+            file.write(orjson.dumps(plan))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(place / PLAN)
     return Checkpoint(place, job, name, created_ms, slices, resumed=False, lost=wanted.lost, gone=wanted.gone)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import NotWritten, OptionWrong
 from firearrow.spark_tools.jobs.marks import (
     LINES_BYTES_MAX,
     CheckpointWrong,
@@ -110,7 +110,9 @@ def test_a_full_disk_is_an_error_and_the_mark_before_stays(tmp_path: Path) -> No
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "5").stat().st_size + 20, before[1]))
     try:
-        with pytest.raises(OSError, match="File too large"):  # what the kernel says of this limit
+        with pytest.raises(
+            NotWritten, match=r"File too large\); make room"
+        ):  # so the kernel says of this limit
             marks.write(Mark(5, 17))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

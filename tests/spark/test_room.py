@@ -1,0 +1,111 @@
+"""A disk that is full, wherever a job writes: one sentence, and with room the same command goes on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.errors import NotWritten
+from firearrow.spark_tools.jobs import copy_, export, replay
+from firearrow.spark_tools.manifest import NAME, Manifest
+from tests.faults.small_disk import SmallDisk
+from tests.spark.damaging import COUNT, fill
+from tests.spark.replaying import bodies, job
+from tests.spark.stores import SETTINGS, KnownStore
+from tests.store.stores import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = 4096
+"""A file takes so much of memory at least."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with SmallDisk(tmp_path, mib=4, kind="tmpfs") as small:
+        yield small
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[LocalBroker]:
+    root = tmp_path / "target" / "s"
+    root.parent.mkdir()
+    with LocalBroker(root, settings=SETTINGS | {"brokerName": "s"}) as running:
+        yield running
+
+
+def test_no_room_for_the_plan_is_one_sentence(
+    disk: SmallDisk, root: Path, target: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = job(replay.cli, tmp_path, monkeypatch)
+    words = ("--path", f"s={root}", "--topics", "T", "--target", target.name_server, "--create-topics")
+    disk.fill()
+    ended = run(*words, checkpoint="disk/c")
+    assert ended.code == 1
+    place = disk.path / "c" / "plan.json"
+    told = f"firearrow: {place}: no room (No space left on device); make room and run it again, it goes on\n"
+    assert ended.err == told
+    disk.make_room()
+    went_on = run(*words, checkpoint="disk/c")
+    assert went_on.code == 0, went_on.err
+    assert {number: len(found) for number, found in bodies(target.store, "T").items()} == {0: COUNT, 1: COUNT}
+
+
+def test_no_room_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
+    disk: SmallDisk, spark: "SparkSession", store: KnownStore, tmp_path: Path
+) -> None:
+    words = ("--path", store.root, "--to", tmp_path / "out", "--checkpoint", disk.path / "c", "--quiet")
+    disk.fill(leave_bytes=PAGE)  # the plan has room
+    ended = run(export.cli, *words)
+    assert ended.exit_code == 1
+    told = " ".join(ended.stdout.split())
+    assert f"failed: {disk.path / 'c' / 'marks'}/" in told
+    assert "no room (No space left on device); make room and run it again, it goes on" in told
+    disk.make_room()
+    assert run(export.cli, *words).exit_code == 0
+    assert Manifest.read(tmp_path / "out").rows == len(store.messages)
+
+
+def test_no_room_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
+    manifest = Manifest("export", "/s", 1, 2, {}, ("topic",), ("topic",), (), ())
+    disk.fill()
+    with pytest.raises(NotWritten, match=r"_manifest\.json: no room .*make room and run it again"):
+        manifest.write(disk.path)
+    assert not list(disk.path.glob(f"*{NAME}*"))
+    disk.make_room()
+    manifest.write(disk.path)
+    assert Manifest.read(disk.path) == manifest
+
+
+@pytest.mark.timeout(200)
+def test_no_room_for_what_spark_keeps_of_a_copy_is_one_sentence(
+    disk: SmallDisk, spark: "SparkSession", root: Path, target: LocalBroker
+) -> None:
+    words = (
+        "--path", f"s={root}", "--topics", "T", "--target", target.name_server, "--create-topics", "--once",
+        "--quiet", "--checkpoint", disk.path / "c",
+    )  # fmt: skip
+    assert run(copy_.cli, *words).exit_code == 0
+    with open_store(root) as store:
+        fill(store, COUNT, COUNT)
+    disk.fill()
+    ended = run(copy_.cli, *words)
+    assert ended.exit_code == 1
+    assert ended.stderr.count("\n") == 1
+    assert "make room" in ended.stderr
+    disk.make_room()
+    assert run(copy_.cli, *words).exit_code == 0
+    found = bodies(target.store, "T")
+    assert {number: len(set(each)) for number, each in found.items()} == {0: 2 * COUNT, 1: 2 * COUNT}
+
+
+def run(cli: typer.Typer, *words: object) -> Result:
+    done = CliRunner().invoke(cli, list(map(str, words)))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
