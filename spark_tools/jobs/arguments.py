@@ -16,7 +16,7 @@ from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.jobs.spellings import Assigned, QueueSet, assigned, lines
 from firearrow.spark_tools.live.origin import BrokerOrigin
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.live.target import PREFIX, Target
 from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.origin import Origin
 from firearrow.spark_tools.plan.declaration import read_value
@@ -111,6 +111,10 @@ class SourceArguments:
         """`timeout_s`: how long brokers that do not answer are waited for. OptionWrong."""
         if bool(self.path) == bool(self.name_server):
             raise OptionWrong("--path or --name-server: one of them says where to read from")
+        if self.path and self.settings:
+            raise OptionWrong(
+                "--source-option: stores of --path are read without a client, which alone has options: leave it out"
+            )
         if self.path:
             return StoreOrigin(tuple(self.path))
         if self.by_index:
@@ -246,6 +250,8 @@ def target(name_server: str, settings: Sequence[str] | None, option: str) -> Tar
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise OptionWrong(f"{option}: {text!r}; KEY=VALUE is wanted")
+        if not key.lower().startswith(PREFIX):
+            raise OptionWrong(f"{option}: {key} is no option of the client; they begin with {PREFIX}")
         pairs[key] = value
     return Target.of(pairs)
 

@@ -108,6 +108,29 @@ def test_options_of_the_client_go_along() -> None:
         sending("--fast").cluster()
 
 
+@pytest.mark.parametrize("setting", ["accessKey=me", "group=G", "nameServer=other:9"])
+def test_what_is_no_option_of_the_client_is_refused(setting: str) -> None:
+    key = setting.partition("=")[0]
+    told = rf"-option: {key} is no option of the client; they begin with rocketmq\.$"
+    with pytest.raises(OptionWrong, match="^--target" + told):
+        sending("--target", "t:1", "--target-option", setting).cluster()
+    with pytest.raises(OptionWrong, match="^--source" + told):
+        source("--name-server", "n:1", "--source-option", setting).origin()
+
+
+def test_an_option_of_the_client_that_there_is_not_is_refused() -> None:
+    with pytest.raises(
+        OptionWrong, match=r"rocketmq\.acesskey: there is no such option; known are rocketmq\."
+    ):
+        sending("--target", "t:1", "--target-option", "rocketmq.acessKey=me").cluster()
+
+
+def test_files_have_no_client_whose_options_they_were() -> None:
+    given = source("--path", "s", "--source-option", "rocketmq.accessKey=me")
+    with pytest.raises(OptionWrong, match="--source-option: stores of --path are read without a client"):
+        given.origin()
+
+
 def test_the_choice_is_made_of_all_that_is_given(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("k3\n\n k4 \n")
     given = source(
