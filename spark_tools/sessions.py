@@ -27,7 +27,8 @@ another tenth. Who wants another collector gives both Java options himself."""
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes `format("rocketmq")` known to this session, and to none made from it by `newSession`."""
+    """Makes `format("rocketmq")` known to this session, and to none made from it by `newSession`. CannotSubmit."""
+    _check()
     from firearrow.spark_tools.datasource.source import RocketMQSource  # noqa: PLC0415
 
     spark.dataSource.register(RocketMQSource)
@@ -41,7 +42,8 @@ def read_where(spark: "SparkSession", condition: str, **options: str) -> "DataFr
 
 def scan(spark: "SparkSession", **options: str) -> "DataFrame":
     """The format's table, as it is now, in a quarter less time where most columns of most rows are wanted. Planned here
-    and not when it is used; conditions narrow nothing. With Spark Connect it is the format's own load."""
+    and not when it is used; conditions narrow nothing. With Spark Connect it is the format's own load. CannotSubmit."""
+    _check()
     from pyspark.sql.utils import is_remote  # noqa: PLC0415
 
     if is_remote():
@@ -54,7 +56,8 @@ def scan(spark: "SparkSession", **options: str) -> "DataFrame":
 def session(
     name: str = "firearrow", *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """The session of this process, or a new one, with SETTINGS and yours, the format registered."""
+    """The session of this process, or a new one, with SETTINGS and yours, the format registered. CannotSubmit."""
+    _check()
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else sources are planned by whatever is python3
@@ -66,3 +69,10 @@ def session(
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _check() -> None:
+    """CannotSubmit: what Spark needs is not installed, or too old."""
+    from firearrow.spark_tools.submit import check_packages  # noqa: PLC0415 (whoever reads a table needs no more of it)
+
+    check_packages()

@@ -18,6 +18,9 @@ from firearrow.spark_tools.errors import SparkToolsError
 LOGGING = Path(__file__).parent / "jobs" / "log4j2.properties"
 JAVA_MIN = 17
 JAVA_S = 30.0
+PYSPARK_MIN = (4, 2)
+VERSION = re.compile(r"""^__version__\b.*=\s*["']((\d+)\.(\d+)[^"']*)""", re.M)
+INSTALL = "pip install 'firearrow[spark]'"
 NEEDED = ("pyspark", "pyarrow", "numpy", "rich")
 VALUED = frozenset({
     "--master", "--deploy-mode", "--conf", "--driver-memory", "--driver-cores", "--driver-java-options",
@@ -100,20 +103,39 @@ def environment(
 
 def spark_home(given: Mapping[str, str]) -> Path:
     """SPARK_HOME if it is set, else the pyspark that is installed. CannotSubmit."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise CannotSubmit(f"{' and '.join(missing)} cannot be imported: pip install 'firearrow[spark]'")
-    home = given.get("SPARK_HOME")
-    if home is None:
-        spec = importlib.util.find_spec("pyspark")
-        assert spec is not None
-        assert spec.submodule_search_locations is not None
-        home = next(iter(spec.submodule_search_locations))
+    check_packages()
+    home = given.get("SPARK_HOME") or _pyspark()
     if not (Path(home) / "bin" / "spark-submit").is_file():
         raise CannotSubmit(
             f"SPARK_HOME: {home} has no bin/spark-submit; unset it, or name the folder of a Spark"
         )
+    _check_version(Path(home) / "python" / "pyspark", "SPARK_HOME must be of such a Spark, or unset")
     return Path(home)
+
+
+def check_packages() -> None:
+    """CannotSubmit: a package of the extra is not here, or PySpark is too old. None of them is imported."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CannotSubmit(f"{' and '.join(missing)} cannot be imported: {INSTALL}")
+    _check_version(_pyspark(), INSTALL)
+
+
+def _pyspark() -> Path:
+    """The folder of the package that would be imported."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _check_version(package: Path, advice: str) -> None:
+    """Of a PySpark that tells its version, as all do that are installed."""
+    file = package / "version.py"
+    found = VERSION.search(file.read_text()) if file.is_file() else None
+    if found is not None and (int(found[2]), int(found[3])) < PYSPARK_MIN:
+        least = ".".join(map(str, PYSPARK_MIN))
+        raise CannotSubmit(f"PySpark {found[1]} in {package} is too old, {least} is the least: {advice}")
 
 
 def check_java(given: Mapping[str, str]) -> None:

@@ -127,3 +127,21 @@ def test_spark_is_found_in_the_package_or_by_its_variable(tmp_path: Path) -> Non
     assert (spark_home({}) / "bin" / "spark-submit").is_file()
     with pytest.raises(CannotSubmit, match="has no bin/spark-submit"):
         spark_home({"SPARK_HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"), [("3.5.6", False), ("4.1.0", False), ("4.2.0", True), ("4.10.0.dev0", True)]
+)
+def test_a_spark_too_old_is_one_sentence(tmp_path: Path, version: str, taken: bool) -> None:
+    package = tmp_path / "python" / "pyspark"
+    for folder in (tmp_path / "bin", package):
+        folder.mkdir(parents=True)
+    (tmp_path / "bin" / "spark-submit").touch()
+    (package / "version.py").write_text(f'__version__: str = "{version}"\n')
+    if taken:
+        assert spark_home({"SPARK_HOME": str(tmp_path)}) == tmp_path
+    else:
+        with pytest.raises(
+            CannotSubmit, match=rf"^PySpark {version} in .* is too old, 4\.2 is the least: SPARK_HOME"
+        ):
+            spark_home({"SPARK_HOME": str(tmp_path)})
