@@ -47,7 +47,10 @@ class Losses:
     def __str__(self) -> str:
         more = self.ranges - len(self._named)
         named = "; ".join(self._named) + (f"; and {more} more" if more else "")
-        return f"{self.messages} messages are gone: {named}; failOnDataLoss=false reads what is left"
+        return (
+            f"{self.messages} messages are gone: {named}; failOnDataLoss=false, or --no-fail-on-data-loss of a job, "
+            "reads what is left"
+        )
 
 
 class AtOnce(Losses):

@@ -20,7 +20,7 @@ def test_all_that_is_lost_is_named_in_one_error() -> None:
         losses.check()
     assert str(error.value) == (
         "11 messages are gone: Orders@broker-a:0[0..10): expired; Orders@broker-a:1[5..6): torn; "
-        "failOnDataLoss=false reads what is left"
+        "failOnDataLoss=false, or --no-fail-on-data-loss of a job, reads what is left"
     )
 
 
