@@ -115,7 +115,7 @@ def test_what_is_no_option_of_the_client_is_refused(setting: str) -> None:
     with pytest.raises(OptionWrong, match="^--target" + told):
         sending("--target", "t:1", "--target-option", setting).cluster()
     with pytest.raises(OptionWrong, match="^--source" + told):
-        source("--name-server", "n:1", "--source-option", setting).origin()
+        source("--name-server", "n:1", "--source-option", setting).origin(1)
 
 
 def test_an_option_of_the_client_that_there_is_not_is_refused() -> None:
@@ -128,7 +128,7 @@ def test_an_option_of_the_client_that_there_is_not_is_refused() -> None:
 def test_files_have_no_client_whose_options_they_were() -> None:
     given = source("--path", "s", "--source-option", "rocketmq.accessKey=me")
     with pytest.raises(OptionWrong, match="--source-option: stores of --path are read without a client"):
-        given.origin()
+        given.origin(1)
 
 
 def test_the_choice_is_made_of_all_that_is_given(tmp_path: Path) -> None:
@@ -147,10 +147,10 @@ def test_the_choice_is_made_of_all_that_is_given(tmp_path: Path) -> None:
 def test_an_index_is_asked_for_keys_of_a_store_only() -> None:
     given = source("--path", "/s", "--by-index", "--unique-ids", "u1")
     assert given.by_index
-    assert isinstance(given.origin(), StoreOrigin)
+    assert isinstance(given.origin(1), StoreOrigin)
     assert given.choice() == Choice(unique_ids=frozenset({"u1"}))
     with pytest.raises(OptionWrong, match=r"--by-index: .* --path only"):
-        source("--name-server", "b:1", "--by-index", "--keys", "k").origin()
+        source("--name-server", "b:1", "--by-index", "--keys", "k").origin(1)
     with pytest.raises(OptionWrong, match="--by-index: which keys"):
         source("--path", "/s", "--by-index").choice()
 
