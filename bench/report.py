@@ -35,7 +35,9 @@ The load is native, and checks what it gets: codes, opaques, consecutive queue o
 that each message comes once. `c x d`: connections, and requests on the way on each. Latencies at a given rate count
 from the moment at which a message should have begun (coordinated omission); those of the flat-out rows are of half
 that rate. Before such a moment the load sleeps (in runs before `b28704a` it spun: with the server that took more time
-than the machine's host grants in 100 ms, and all stood still for the rest of them, up to 27 ms).
+than the machine's host grants in 100 ms, and all stood still for the rest of them, up to 27 ms). Flat out it looks for
+answers for some 50 us before it sleeps (in runs up to `363347f` it slept at once, and servers paid for waking it: end to
+end a tenth of their time).
 """
 AGAIN = """## To measure again
 

@@ -133,8 +133,8 @@ static void refill(Role *producer, int64_t now)
     while (producer->sent - producer->answered < depth && begun < goal) ask(producer, now);
 }
 
-/* Ask what is due by now; how long until more is, in ns. */
-static int64_t keep_pace(int64_t start, double rate)
+/* Ask what is due by now, and wait for answers until more is. */
+static int paced_wait(int64_t start, double rate, struct epoll_event *events)
 {
     int64_t now = now_ns(), due = now + SILENCE_S * NS;
     long before = begun;
@@ -148,7 +148,9 @@ static int64_t keep_pace(int64_t start, double rate)
         push(epoll, &producer->wire, producer);
     }
     now = now_ns();
-    return due > now ? due - now : 0;
+    int64_t left = due > now ? due - now : 0;
+    struct timespec wait = { left / NS, left % NS };
+    return epoll_pwait2(epoll, events, EVENTS, &wait, NULL);
 }
 
 static void run(int64_t start, double rate)
@@ -161,9 +163,7 @@ static void run(int64_t start, double rate)
         push(epoll, &roles[n].wire, &roles[n]);
     }
     while (arrived < goal || answered < goal) {
-        int64_t left = rate ? keep_pace(start, rate) : NS;
-        struct timespec wait = { left / NS, left % NS };
-        int ready = epoll_pwait2(epoll, events, EVENTS, &wait, NULL);
+        int ready = rate ? paced_wait(start, rate, events) : ready_soon(epoll, events, EVENTS, 1000);
         for (int n = 0; n < ready; n++) {
             Role *role = events[n].data.ptr;
             if (events[n].events & ~EPOLLOUT) take_answers(role);

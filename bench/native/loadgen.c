@@ -152,7 +152,7 @@ static void run(double rate)
         for (int n = 0; n < connection_count; n++) refill(&connections[n]);
     while (done < goal) {
         if (rate) keep_pace(start, rate);
-        int ready = epoll_wait(epoll, events, 256, rate ? 0 : -1);
+        int ready = rate ? epoll_wait(epoll, events, 256, 0) : ready_soon(epoll, events, 256, -1);
         for (int n = 0; n < ready; n++) {
             Connection *connection = events[n].data.ptr;
             if (events[n].events & EPOLLOUT) push(epoll, &connection->wire, connection);
