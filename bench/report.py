@@ -36,8 +36,8 @@ that each message comes once. `c x d`: connections, and requests on the way on e
 from the moment at which a message should have begun (coordinated omission); those of the flat-out rows are of half
 that rate. Before such a moment the load sleeps (in runs before `b28704a` it spun: with the server that took more time
 than the machine's host grants in 100 ms, and all stood still for the rest of them, up to 27 ms). Flat out it looks for
-answers for some 50 us before it sleeps (in runs up to `363347f` it slept at once, and servers paid for waking it: end to
-end a tenth of their time).
+answers for some 50 us before it sleeps (in runs up to `363347f` it slept at once, and servers paid for waking it: end
+to end a tenth of their time).
 """
 AGAIN = """## To measure again
 
@@ -48,6 +48,7 @@ redis:
     python -m bench.compare --rounds 3 --without apache      # the same without Java
     python -m bench.profile                                  # where the time goes, row by row
     python -m bench.spark_bench --rounds 5 --record          # the Spark tools beside Spark's ordinary ways
+    python -m bench.spark_bench --memory 8 --record          # what a worker takes over a large store
     pytest bench --benchmark-only                            # hot structures alone, whole-broker runs
     python -m bench.report                                   # this page
 """
@@ -129,7 +130,23 @@ def _spark(runs: list[Run]) -> str:
         if "ratio" in row:
             must = f"≥ {row['goal']:g}" if row["goal"] else ""
             lines.append(f"| {row['row']} | {must} | {row['ratio']} | {row['of cpu']} |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", *_memory(runs)])
+
+
+def _memory(runs: list[Run]) -> list[str]:
+    """Of a worker, by size of the store."""
+    measured = [run for run in runs if run.kind == "memory"]
+    if not measured:
+        return []
+    run = measured[-1]
+    sizes = sorted({row["store GiB"] for row in run.spark})
+    most = {(row["row"], row["store GiB"]): row["worker MiB at most"] for row in run.spark}
+    lines = [f"Anonymous memory of a Python worker at most, MiB, {_date(run)}, commit `{run.commit}`:", ""]
+    lines += ["| work | " + " | ".join(f"over {size} GiB" for size in sizes) + " |"]
+    lines += ["|---" + "|--:" * len(sizes) + "|"]
+    for name in dict.fromkeys(row["row"] for row in run.spark):
+        lines.append(f"| {name} | " + " | ".join(str(most[name, size]) for size in sizes) + " |")
+    return [*lines, ""]
 
 
 def _micro(runs: list[Run]) -> str:

@@ -45,7 +45,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`kind`: compare, micro, profile, clients, spark, or early (comparisons of a form that is no more written)."""
+    """`kind`: compare, micro, profile, clients, spark, memory, or early (comparisons of an older form)."""
 
     at: int
     commit: str
@@ -109,10 +109,11 @@ def _run(line: dict[str, Any]) -> Run:
     machine = line["machine"] if isinstance(line["machine"], dict) else {"system": line["machine"]}
     kind = line.get("kind") or line.get("bench") or ("clients" if "clients" in line else "early")
     told = tuple(line.get("rows", ()))
-    rows = () if kind == "spark" else tuple(_told(row) if kind == "compare" else _early(row) for row in told)
+    of_spark = kind in ("spark", "memory")
+    rows = () if of_spark else tuple(_told(row) if kind == "compare" else _early(row) for row in told)
     return Run(
         line["at"], line["commit"], machine, kind, rows, line.get("micro", {}), line.get("ready_s", {}),
-        line.get("part", 1), line.get("profile", {}), told if kind == "spark" else (),
+        line.get("part", 1), line.get("profile", {}), told if of_spark else (),
     )  # fmt: skip
 
 

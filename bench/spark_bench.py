@@ -38,7 +38,7 @@ from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.columns import ALL, record_batches
-from firearrow.spark_tools.jobs import export, replay
+from firearrow.spark_tools.jobs import audit, export, replay
 from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.offline.reader import StoreReader
 from firearrow.spark_tools.origin import QueueRange
@@ -330,19 +330,25 @@ def table(bench: Bench) -> list[dict[str, object]]:
     return rows
 
 
-def memory(bench: Bench) -> list[dict[str, object]]:
-    """The most anonymous memory that a Python worker had, and what a table read and an export moved."""
+def memory(bench: Bench, gib: int) -> list[dict[str, object]]:
+    """The most anonymous memory that a Python worker had while everything was read, exported, sent or audited."""
     rows: list[dict[str, object]] = []
-    folder = bench.fresh("export")
-    runs: dict[str, Callable[[], None]] = {
-        "read, rocketmq": lambda: to_nothing(bench.table()),
-        "export, job": lambda: bench.program(export.cli, "--path", bench.store, "--to", folder),
-    }
-    for name, run in runs.items():
-        with Sampler() as sampler:
-            run()
-        rows.append({"row": name, "messages": bench.rows, "worker MiB at most": round(sampler.worker_mib)})
-    shutil.rmtree(folder)
+    out = bench.fresh("out")
+    with LocalBroker(out / "target") as broker:
+        place = ["--checkpoint", out / "checkpoint", "--target", broker.name_server, "--create-topics"]
+        runs: dict[str, Callable[[], None]] = {
+            "read, rocketmq": lambda: to_nothing(bench.table()),
+            "scan, rocketmq": lambda: to_nothing(scan(bench.spark, path=str(bench.store))),
+            "export, job": lambda: bench.program(export.cli, "--path", bench.store, "--to", out / "export"),
+            "replay, job": lambda: bench.program(replay.cli, "--path", bench.store, *place),
+            "audit, job": lambda: bench.program(audit.cli, "--path", bench.store, "--report", out / "audit"),
+        }
+        for name, run in runs.items():
+            with Sampler() as sampler:
+                run()
+            most = round(sampler.worker_mib)
+            rows.append({"row": name, "store GiB": gib, "worker MiB at most": most})
+    shutil.rmtree(out)
     return rows
 
 
@@ -370,7 +376,7 @@ def main() -> None:
             bench = Bench(spark, store, spark_store.make(store, mib << 20), work)
             print(f"{bench.rows} messages in {store}", file=sys.stderr)
             if given.memory:
-                rows += memory(bench)
+                rows += memory(bench, mib >> 10)
             else:
                 measured(bench, given.rounds, given.only)
                 rows += table(bench)
@@ -379,7 +385,7 @@ def main() -> None:
     for row in rows:
         print("  ".join(f"{name}: {value}" for name, value in row.items()))
     if given.record:
-        append("spark", master=MASTER, rows=rows)
+        append("memory" if given.memory else "spark", master=MASTER, rows=rows)
 
 
 if __name__ == "__main__":
