@@ -18,6 +18,7 @@ cdef enum:
     TEXTS_AHEAD = 6               # … and here the texts
     CACHE_LINE = 64
     BODY_AT = 84                  # where a record with IPv4 hosts has the length of its body
+    CALLED_BYTES = 1536           # of a body that is read whole: the processor itself goes on behind them
 
 
 cdef inline void call_head(const uint8_t *record) noexcept nogil:
@@ -33,3 +34,11 @@ cdef inline void call_texts(const uint8_t *data, int64_t length, int64_t positio
     if 0 <= body_bytes < length - position - RECORD_FIXED_BYTES:
         fa_prefetch(data + position + BODY_AT + 4 + body_bytes)
         fa_prefetch(data + position + BODY_AT + 4 + body_bytes + CACHE_LINE)
+
+
+cdef inline void call_body(const uint8_t *data, int64_t length, int64_t position) noexcept nogil:
+    cdef int64_t at = position + BODY_AT
+    cdef int64_t end = min(position + CALLED_BYTES, length)
+    while at < end:
+        fa_prefetch(data + at)
+        at += CACHE_LINE

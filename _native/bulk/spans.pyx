@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr
 
-from firearrow._native.bulk.prefetch cimport CACHE_LINE, HEADS_AHEAD, TEXTS_AHEAD, call_head, call_texts
+from firearrow._native.bulk.prefetch cimport CACHE_LINE, HEADS_AHEAD, TEXTS_AHEAD, call_body, call_head, call_texts
 from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES,
@@ -22,6 +22,7 @@ from firearrow._native.store.record import RecordError
 
 cdef enum:
     LIKELY_AHEAD = 8
+    BODIES_AHEAD = 2
 
 cdef int64_t SIZE_MAX = 0x7FFFFFFF
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
@@ -166,6 +167,8 @@ cdef class Spans:
         cdef list wrong = []
         for index in range(self.count):
             self.ahead(index)
+            if index + BODIES_AHEAD < self.count:
+                call_body(self.data, self.length, self.positions[index + BODIES_AHEAD])
             if self.view(index, &found) != RECORD_OK or not has_its_crc(&found):
                 wrong.append(index)
         return wrong
