@@ -141,7 +141,10 @@ def _memory(runs: list[Run]) -> list[str]:
     run = measured[-1]
     sizes = sorted({row["store GiB"] for row in run.spark})
     most = {(row["row"], row["store GiB"]): row["worker MiB at most"] for row in run.spark}
-    lines = [f"Anonymous memory of a Python worker at most, MiB, {_date(run)}, commit `{run.commit}`:", ""]
+    lines = [
+        f"Anonymous memory of a Python worker at most, MiB, {_date(run)}, commit `{run.commit}`. Workers stay from one row",
+        "to the next, from the smaller store to the larger one, too, with what they took before.\n",
+    ]
     lines += ["| work | " + " | ".join(f"over {size} GiB" for size in sizes) + " |"]
     lines += ["|---" + "|--:" * len(sizes) + "|"]
     for name in dict.fromkeys(row["row"] for row in run.spark):

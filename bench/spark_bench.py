@@ -334,6 +334,7 @@ def memory(bench: Bench, gib: int) -> list[dict[str, object]]:
     """The most anonymous memory that a Python worker had while everything was read, exported, sent or audited."""
     rows: list[dict[str, object]] = []
     out = bench.fresh("out")
+    out.mkdir()
     with LocalBroker(out / "target") as broker:
         place = ["--checkpoint", out / "checkpoint", "--target", broker.name_server, "--create-topics"]
         runs: dict[str, Callable[[], None]] = {
