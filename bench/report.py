@@ -142,8 +142,8 @@ def _memory(runs: list[Run]) -> list[str]:
     sizes = sorted({row["store GiB"] for row in run.spark})
     most = {(row["row"], row["store GiB"]): row["worker MiB at most"] for row in run.spark}
     lines = [
-        f"Anonymous memory of a Python worker at most, MiB, {_date(run)}, commit `{run.commit}`. Workers stay from one row",
-        "to the next, from the smaller store to the larger one, too, with what they took before.\n",
+        f"Anonymous memory of a Python worker at most, MiB, {_date(run)}, commit `{run.commit}`. Workers stay",
+        "from one row to the next, from the smaller store to the larger one, too, with what they took before.\n",
     ]
     lines += ["| work | " + " | ".join(f"over {size} GiB" for size in sizes) + " |"]
     lines += ["|---" + "|--:" * len(sizes) + "|"]
