@@ -148,6 +148,15 @@ def fresh_broker(tmp_path: Path) -> Iterator[LocalBroker]:
 
 
 @pytest.fixture
+def target(tmp_path: Path) -> Iterator[LocalBroker]:
+    """A new broker that is called as the store of `root`, so that queues keep their broker's name."""
+    root = tmp_path / "target" / "s"
+    root.parent.mkdir()
+    with LocalBroker(root, settings=SETTINGS | {"brokerName": "s"}) as running:
+        yield running
+
+
+@pytest.fixture
 def topics(broker: LocalBroker) -> Callable[..., str]:
     """`topics(queues=4)`: a new topic at `broker` that nobody else has."""
 

@@ -1,6 +1,6 @@
 """copy through real queries of Spark: what it refuses stays one sentence, what is gone is counted."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,21 +12,12 @@ from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.jobs.copy_ import cli
 from tests.spark.damaging import COUNT, QUEUE, fill, opened
 from tests.spark.replaying import Ran, bodies
-from tests.spark.stores import SETTINGS
 from tests.store.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Copy = Callable[..., Ran]
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Iterator[LocalBroker]:
-    root = tmp_path / "target" / "s"
-    root.parent.mkdir()
-    with LocalBroker(root, settings=SETTINGS | {"brokerName": "s"}) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """replay of a damaged store: what is gone is counted, all of it, and named as far as there is room."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -11,7 +10,6 @@ from firearrow.spark_tools.jobs import losses
 from firearrow.spark_tools.jobs.replay import cli
 from tests.spark.damaging import COUNT, record_at, write_at
 from tests.spark.replaying import Job, bodies, job
-from tests.spark.stores import SETTINGS
 
 TORN = range(20, 40, 2)
 """Of queue 0."""
@@ -20,14 +18,6 @@ TORN = range(20, 40, 2)
 @pytest.fixture
 def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return job(cli, tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Iterator[LocalBroker]:
-    root = tmp_path / "target" / "s"
-    root.parent.mkdir()
-    with LocalBroker(root, settings=SETTINGS | {"brokerName": "s"}) as running:
-        yield running
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from firearrow.spark_tools.manifest import NAME, Manifest
 from tests.faults.small_disk import SmallDisk
 from tests.spark.damaging import COUNT, fill
 from tests.spark.replaying import bodies, job
-from tests.spark.stores import SETTINGS, KnownStore
+from tests.spark.stores import KnownStore
 from tests.store.stores import open_store
 
 if TYPE_CHECKING:
@@ -29,14 +29,6 @@ PAGE = 4096
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     with SmallDisk(tmp_path, mib=4, kind="tmpfs") as small:
         yield small
-
-
-@pytest.fixture
-def target(tmp_path: Path) -> Iterator[LocalBroker]:
-    root = tmp_path / "target" / "s"
-    root.parent.mkdir()
-    with LocalBroker(root, settings=SETTINGS | {"brokerName": "s"}) as running:
-        yield running
 
 
 def test_no_room_for_the_plan_is_one_sentence(
