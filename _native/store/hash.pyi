@@ -11,3 +11,6 @@ def crc32(data: Buffer, way: int | None = None) -> int:
 
 def java_hash(text: str) -> int:
     """Java's String.hashCode: signed 32 bit."""
+
+def key_hash(topic: str, key: str) -> int:
+    """Under which the index has a key of a topic's message, or its unique id."""

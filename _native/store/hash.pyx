@@ -96,3 +96,7 @@ def crc32(data not None, way=None):
 def java_hash(str text not None):
     cdef bytes raw = text.encode("utf-8", "replace")
     return java_hash_more(0, <const uint8_t *> PyBytes_AS_STRING(raw), len(raw))
+
+
+def key_hash(str topic not None, str key not None):
+    return index_hash(java_hash(f"{topic}#{key}"))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from firearrow._native.bulk.spans import walk
 from firearrow._native.files.index import Index, Stretch, Told, outside
 from firearrow._native.files.log import Log
-from firearrow._native.store.hash import java_hash
+from firearrow._native.store.hash import key_hash
 from firearrow._native.store.record import Record, RecordError
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.offline.queue import StoredQueue
@@ -44,7 +44,7 @@ def by_index(store: Store, parts: Sequence[QueueRange], choice: Choice) -> list[
         return list(parts)
     index = Index(store.index, lambda why: log.warning("the log is read instead: %s", why))
     within = _span(store, parts)
-    told = index.ask({_hash(topic, key) for topic in topics for key in wanted}, within, most=PLACES_MAX)
+    told = index.ask({key_hash(topic, key) for topic in topics for key in wanted}, within, most=PLACES_MAX)
     if told is None:
         log.warning("%s: its index shows more than %d messages of these keys", store.root, PLACES_MAX)
         return list(parts)
@@ -59,11 +59,6 @@ def _is_hashed(key: str) -> bool:
         return bool(key.encode())
     except UnicodeEncodeError:
         return False
-
-
-def _hash(topic: str, key: str) -> int:
-    """As the index has it: of the one number without an absolute value it is 0."""
-    return abs(java_hash(f"{topic}#{key}")) & 0x7FFFFFFF
 
 
 def _span(store: Store, parts: Sequence[QueueRange]) -> Stretch:
@@ -85,9 +80,9 @@ def _span(store: Store, parts: Sequence[QueueRange]) -> Stretch:
 def _is_true(records: Log, told: Told, hits: dict[tuple[str, int], set[int]]) -> bool:
     """Whether each record that an index file shows has a key of that hash: if not, one of both is damaged. `hits` get
     topic and queue id, and the queue offset."""
-    for key_hash, place in told.entries:
+    for wanted, place in told.entries:
         record = _record(records, place)
-        if record is None or key_hash not in _hashes(record):
+        if record is None or wanted not in _hashes(record):
             log.warning("the log is read instead: %s shows a key at %d, where it is not", told.path, place)
             return False
         hits.setdefault((record.topic, record.queue_id), set()).add(record.queue_offset)
@@ -98,7 +93,7 @@ def _hashes(record: Record) -> set[int]:
     """Under which the index has it; new brokers' have the tag, too."""
     named = record.properties
     texts = [named.get("UNIQ_KEY", ""), *named.get("KEYS", "").split(" "), f"T#{named.get('TAGS', '')}"]
-    return {_hash(record.topic, text) for text in texts if text}
+    return {key_hash(record.topic, text) for text in texts if text}
 
 
 def _record(records: Log, place: int) -> Record | None:

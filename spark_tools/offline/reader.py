@@ -11,10 +11,10 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import OptionWrong, TopicMissing
 from firearrow.spark_tools.offline.abreast import abreast
+from firearrow.spark_tools.offline.behind import behind
 from firearrow.spark_tools.offline.by_index import by_index
 from firearrow.spark_tools.offline.reading import Reading
 from firearrow.spark_tools.offline.store import Store
-from firearrow.spark_tools.offline.tail import behind
 from firearrow.spark_tools.origin import Lost, QueueRange
 
 

@@ -21,7 +21,7 @@ from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.narrowing import Narrowing
 from firearrow.spark_tools.plan.options import BATCH, STREAM, SourceOptions
 from firearrow.spark_tools.plan.tail import Tail
-from tests.spark.damaging import entry_at, record_at, write_at
+from tests.spark.damaging import entry_at, opened, record_at, write_at
 from tests.spark.stores import Golden
 from tests.store.stores import open_store, properties_of, put
 
@@ -65,10 +65,6 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def index_files(root: Path) -> list[Path]:
     return sorted((root / "index").iterdir())
-
-
-def opened(root: Path) -> StoreReader:
-    return StoreOrigin((f"s={root}",)).open()
 
 
 def everything(reader: StoreReader, *topics: str) -> list[QueueRange]:

@@ -13,9 +13,9 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import DataLoss
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.planning import ranges
+from firearrow.spark_tools.offline.behind import LOOKS, NO_ENTRY, NO_RECORD, behind
 from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.offline.store import Store
-from firearrow.spark_tools.offline.tail import LOOKS, NO_ENTRY, NO_RECORD, behind
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
