@@ -1,5 +1,8 @@
 """The broker that clients are set upon: ours, or with `--against apache` Apache's. One for the whole run."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +34,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return ranks.get(room[0], len(ranks)) if room else len(ranks)
 
     items.sort(key=rank)
+
+
+ALONE = "FIREARROW_TEST_ALONE"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test marked `alone` in a process of its own: what it breaks hits no other thread (Spark's, say)."""
+    if pyfuncitem.get_closest_marker("alone") is None or ALONE in os.environ:
+        return None
+    # the child takes no arguments of ours: `--against` and the workers are not its own
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pyfuncitem.nodeid]
+    child = subprocess.run(
+        command, cwd=pyfuncitem.config.rootpath, env=os.environ | {ALONE: "1"}, capture_output=True, text=True
+    )
+    if child.returncode:
+        pytest.fail(child.stdout + child.stderr, pytrace=False)
+    return True
 
 
 @pytest.fixture(scope="session")

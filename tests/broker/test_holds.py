@@ -149,6 +149,7 @@ def test_one_that_fails_at_its_deadline_does_not_stop_the_clock(
     assert pulls.ran == ["later"]
 
 
+@pytest.mark.alone
 def test_every_allocation_of_a_hold_may_fail(loop: asyncio.AbstractEventLoop) -> None:
     """Who is not held stands in no line, and news and the clock go on for all others."""
     testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")

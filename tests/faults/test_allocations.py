@@ -9,6 +9,7 @@ from firearrow._native.store.store import MessageStore
 from tests.store.stores import HOST, bodies, item, log_records, open_store, properties_of, put
 
 testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
+pytestmark = pytest.mark.alone
 SEGMENT_BYTES = 1 << 16
 
 

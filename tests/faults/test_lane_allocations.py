@@ -12,6 +12,7 @@ from tests.path.room import Line, Room, batch, plain
 from tests.store.stores import bodies, item, properties_of
 
 testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
+pytestmark = pytest.mark.alone
 FAILURES = 100
 ITEMS = 5
 
