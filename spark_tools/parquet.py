@@ -38,8 +38,11 @@ NO_TIME = -(1 << 62)
 EPOCH_DAY = date(1970, 1, 1).toordinal()
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 VALUE_CHARS_MAX = 120
-PAGE_BYTES = 256 << 10
-"""A page is compressed while the processor's cache still has it."""
+PAGE_BYTES, PAGE_ROWS = 256 << 10, 4096
+"""A page is closed by the first `PAGE_ROWS` rows with which it has so many bytes: what belongs to a page and to a call
+is paid seldom."""
+NULLABLE = ("storeTimestamp", "bornTimestamp", "tags", "keys", "uniqKey")
+"""Columns that not every record has; nobody need look for nulls in others."""
 REPEATED = ("topic", "brokerName", "tags", "properties.key_value.key", "bornHost", "storeHost")
 """Texts with few values: a dictionary is worth it. Numbers of which nearly all are the same are as small without."""
 SOUGHT = (
@@ -92,9 +95,11 @@ class Layout:
         return tuple(dict.fromkeys((*self.columns, *of_partition)))
 
     def open(self, path: Path) -> pq.ParquetWriter:
+        fields = [field.with_nullable(field.name in NULLABLE) for field in schema(self.columns)]
         return pq.ParquetWriter(
-            path, schema(self.columns), compression=self.compression, compression_level=self.level,
+            path, pa.schema(fields), compression=self.compression, compression_level=self.level,
             use_dictionary=list(REPEATED), write_statistics=list(SOUGHT), store_schema=True, data_page_size=PAGE_BYTES,
+            write_batch_size=PAGE_ROWS,
         )  # fmt: skip
 
 
@@ -111,8 +116,9 @@ class _Growing:
 
     def flush(self) -> None:
         if self.waiting and self.writer is not None:
-            table = pa.Table.from_batches(self.waiting)
+            columns = pa.Table.from_batches(self.waiting).columns
             self.waiting, self.waiting_bytes = [], 0
+            table = pa.Table.from_arrays(columns, schema=self.writer.schema)
             self.writer.write_table(table, row_group_size=max(1, len(table)))
 
 

@@ -61,6 +61,11 @@ FIELDS = {
 }
 
 
+def bodies_last(place):
+    """They push all else out of the processor's cache, so what others are made of is looked at before."""
+    return place[1] == "body"
+
+
 cdef void *taken(int64_t count, size_t item) except NULL:
     cdef void *memory = malloc(max(count, 1) * item)
     if memory is NULL:
@@ -202,7 +207,7 @@ cdef class Columns:
         cdef Text word
         if not begin_array(&batch.array, self.count, 1, len(fields)):
             raise MemoryError()
-        for index, field in enumerate(fields):
+        for index, field in sorted(enumerate(fields), key=bodies_last):
             kind, at = (VALUES, 0) if isinstance(field, bytes) else FIELDS[field]
             word = text_of(field if kind == VALUES else broker)
             if self.ends is NULL and (kind == VALUES or kind == PAIRS):
