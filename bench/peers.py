@@ -37,6 +37,7 @@ def factories(part: float) -> dict[tuple[str, ...], Callable[[Path], Server]]:
         (MANY,): servers.firearrow,
         (BARE,): lambda at: servers.firearrow(at, "messageIndexEnable=false"),
         ("floor",): lambda at: servers.floor(at, "append", file_mib=file_mib),
+        ("record floor",): lambda at: servers.floor(at, "record", file_mib=file_mib),
         ("floor contiguous",): lambda at: servers.floor(at, "pull", pulled, "1", file_mib=file_mib),
         ("floor scattered",): lambda at: servers.floor(at, "pull", pulled, "32", file_mib=file_mib),
         ("redis SET", "redis XADD"): lambda at: servers.redis(at, synced=False),

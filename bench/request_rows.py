@@ -101,9 +101,13 @@ def batched() -> Row:
             OURS: batching(128, 40_000),
             "firearrow: pipelined": sending(128, 8, 32, 800_000),
             "floor": batching(128, 40_000, check=False),
+            "record floor": batching(128, 40_000, check=False),
             "apache": batching(128, 4_000),
         },
-        (rows.of("firearrow: pipelined", 2), rows.of("floor", 0.75), rows.of("apache", 10), rows.memory()),
+        (
+            rows.of("firearrow: pipelined", 2), rows.of("floor", 0.75), rows.of("record floor", 0.75),
+            rows.of("apache", 10), rows.memory(),
+        ),
         prepare=_topic,
     )  # fmt: skip
 

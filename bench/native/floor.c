@@ -2,6 +2,7 @@
  *
  *   floor append FILE MIB      each turn: read all ready sockets, one pwrite of what came, one send for each socket;
  *                              behind MIB the next file, FILE.1 and so on: new blocks and pages, as any log needs
+ *   floor record FILE MIB      the same with batches: of each message a record and an entry of its queue, in FILE.entries
  *   floor pull FILE MIB BYTES PIECES     answers each frame with BYTES of the mapped file, gathered from PIECES places
  *
  * Looks at the length word of a frame and at nothing else; answers say "code":0. One thread, one epoll; prints its port,
@@ -21,6 +22,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "recording.h"
+
 #define IN_BYTES (1 << 18)
 #define STAGING_BYTES (1 << 25)
 #define EVENTS 64
@@ -33,6 +36,10 @@ static unsigned char in[IN_BYTES + (1 << 23)], *staging, *mapped, answer[512];
 static size_t staged, answer_bytes;
 static long place, file_bytes;
 static int file, epoll, pull_bytes, pieces;
+
+static unsigned char *entries, *entries_end;  /* of the queue, if it is a log of records; those of one turn */
+static int64_t entry_count;
+static int entry_file;
 
 static void fail(const char *what) { perror(what); exit(1); }
 
@@ -57,6 +64,16 @@ static void next_file(const char *path)
     close(file);
     open_file(name);
     place = 0;
+}
+
+static void open_entries(const char *path)
+{
+    char name[4096];
+    snprintf(name, sizeof name, "%s.entries", path);
+    entry_file = open(name, O_RDWR | O_CREAT, 0644);
+    if (entry_file < 0) fail(name);
+    entries = entries_end = malloc(STAGING_BYTES);
+    fa_crc_prepare();
 }
 
 static void make_answer(void)
@@ -111,6 +128,29 @@ static void append_answer(Peer *peer)
     }
 }
 
+static void stage(const unsigned char *frame, size_t size)
+{
+    size_t header = 8 + (be32(frame + 4) & 0xFFFFFF);
+    if (!entries) {
+        memcpy(staging + staged, frame, size);
+        staged += size;
+    } else if (header < size) {
+        unsigned char *to = staging + staged;
+        staged += put_records(frame + header, frame + size, to, place + staged, &entries_end, &entry_count) - to;
+    }
+}
+
+/* All that was staged, behind what was written before. */
+static void write_turn(const char *path)
+{
+    if (place + (long) staged > file_bytes) next_file(path);
+    if (pwrite(file, staging, staged, place) < 0) fail("pwrite");
+    place += staged;
+    size_t bytes = entries_end - entries;
+    if (entries && pwrite(entry_file, entries, bytes, entry_count * ENTRY_BYTES - bytes) < 0) fail("pwrite");
+    entries_end = entries;
+}
+
 /* Every whole frame is staged and counted; what is left waits in `rest`. */
 static int take(Peer *peer)
 {
@@ -124,10 +164,7 @@ static int take(Peer *peer)
         size = 4 + ntohl(size);
         if (size > (1 << 23)) return -1;
         if (size > available - at) break;
-        if (!pieces) {
-            memcpy(staging + staged, in + at, size);
-            staged += size;
-        }
+        if (!pieces) stage(in + at, size);
         peer->frames++;
         at += size;
     }
@@ -146,6 +183,7 @@ int main(int count, char **words)
     open_file(words[2]);
     make_answer();
     staging = malloc(STAGING_BYTES);
+    if (!strcmp(words[1], "record")) open_entries(words[2]);
     struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t length = sizeof here;
     int listening = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
@@ -177,11 +215,7 @@ int main(int count, char **words)
                 events[n].data.ptr = NULL;
             }
         }
-        if (staged) {
-            if (place + (long) staged > file_bytes) next_file(words[2]);
-            if (pwrite(file, staging, staged, place) < 0) fail("pwrite");
-            place += staged;
-        }
+        if (staged) write_turn(words[2]);
         for (int n = 0; n < ready; n++) {
             Peer *peer = events[n].data.ptr;
             if (!peer) continue;
