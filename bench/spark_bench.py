@@ -176,14 +176,34 @@ class Bench:
         shutil.rmtree(ours)
         shutil.rmtree(theirs)
 
-    def send(self, broker: LocalBroker, frames: list[bytes], each: int) -> None:
-        place = ["--checkpoint", self.fresh("replay"), "--target", broker.name_server]
-        to = {"nameServer": broker.name_server}
+    def send(self, frames: list[bytes], each: int) -> None:
+        def job(broker: LocalBroker) -> None:
+            place = ["--checkpoint", self.fresh("replay"), "--target", broker.name_server]
+            self.program(replay.cli, "--path", self.store, *place)
+
         self.in_turn(
-            partial(self.time, "replay, source to sink", lambda: to_sink(self.table(), to)),
-            partial(self.time, "replay, job", lambda: self.program(replay.cli, "--path", self.store, *place)),
-            partial(self.time, "native load", lambda: natively(broker.address, frames, self.rows // each)),
+            partial(
+                self.take,
+                "replay, source to sink",
+                lambda broker: to_sink(self.table(), {"nameServer": broker.name_server}),
+            ),
+            partial(self.take, "replay, job", job),
+            partial(
+                self.take,
+                "native load",
+                lambda broker: natively(broker.address, frames, self.rows // each),
+            ),
         )
+
+    def take(self, name: str, run: Callable[[LocalBroker], None]) -> None:
+        """To a broker of its own, whose store goes with it: what was sent before would fill the memory for files."""
+        folder = self.fresh("target")
+        with LocalBroker(folder) as broker:
+            with blocking.Admin(name_server=broker.name_server) as admin:
+                for topic in spark_store.TOPICS:
+                    admin.create_topic(topic, spark_store.QUEUES)
+            self.time(name, lambda: run(broker))
+        shutil.rmtree(folder)
 
     def program(self, cli: Callable[..., object], *words: object) -> None:
         """A job's program as spark-submit runs it, in this session."""
@@ -270,26 +290,17 @@ def measured(bench: Bench, rounds: int, wanted: list[str]) -> None:
     if "read" in wanted:
         for name, folder in parquet.items():
             bench.table().write.option("compression", name).parquet(str(folder))
-    with contextlib.ExitStack() as stack:
-        broker: LocalBroker | None = None
-        frames: list[bytes] = []
-        each = 0
+    frames, each = native_frames(bench.store) if "send" in wanted else ([], 0)
+    for number in range(rounds):
+        print(f"round {number + 1}/{rounds}", file=sys.stderr)
+        for _ in range(DECODES):
+            bench.decode()
+        if "read" in wanted:
+            bench.read(parquet)
+        if "export" in wanted:
+            bench.export()
         if "send" in wanted:
-            broker = stack.enter_context(LocalBroker(bench.work / "target"))
-            with blocking.Admin(name_server=broker.name_server) as admin:
-                for topic in spark_store.TOPICS:
-                    admin.create_topic(topic, spark_store.QUEUES)
-            frames, each = native_frames(bench.store)
-        for number in range(rounds):
-            print(f"round {number + 1}/{rounds}", file=sys.stderr)
-            for _ in range(DECODES):
-                bench.decode()
-            if "read" in wanted:
-                bench.read(parquet)
-            if "export" in wanted:
-                bench.export()
-            if broker is not None:
-                bench.send(broker, frames, each)
+            bench.send(frames, each)
 
 
 GOALS = (

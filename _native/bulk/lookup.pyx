@@ -26,7 +26,7 @@ def from_entries(
 ):
     cdef Spans spans = of_window(window, base)
     cdef const uint8_t[::1] rows = memoryview(entries).cast("B")
-    cdef Py_ssize_t count = rows.shape[0] // ENTRY_BYTES, used = 0
+    cdef Py_ssize_t count = rows.shape[0] // ENTRY_BYTES, used = 0, asked = 0
     cdef Wanted wanted
     cdef bytes topic = b"" if queue is None else queue[0].encode("utf-8", "surrogateescape")
     wanted.codes = NULL
@@ -36,12 +36,13 @@ def from_entries(
     wanted.queue_id = -1 if queue is None else queue[1]
     if count == 0:
         return spans, 0
-    spans.make_room(count)
     try:
         if tags is not None:
             fill_codes(&wanted, tags)
         with nogil:
-            used = look_up(spans, &rows[0], count, first, &wanted, bytes_max)
+            count = enough(&rows[0], count, &wanted, bytes_max, &asked)
+            spans.make_room(asked)
+            used = look_up(spans, &rows[0], count, first, &wanted)
     finally:
         free(<void *> wanted.codes)
     if used < 0:
@@ -80,8 +81,25 @@ cdef bint asked_for(int64_t code, const Wanted *wanted) noexcept nogil:
     return low < wanted.code_count and wanted.codes[low] == code
 
 
+cdef Py_ssize_t enough(
+    const uint8_t *rows, Py_ssize_t count, const Wanted *wanted, int64_t bytes_max, Py_ssize_t *asked
+) noexcept nogil:
+    """With how many entries there are `bytes_max` of records, and how many of these are asked for."""
+    cdef const uint8_t *entry
+    cdef int64_t named = 0
+    cdef Py_ssize_t index
+    for index in range(count):
+        entry = rows + index * ENTRY_BYTES
+        if wanted.codes is NULL or asked_for(get_i64(entry + ENTRY_AT_TAGS), wanted):
+            if named >= bytes_max:
+                return index
+            named += max(0, get_i32(entry + ENTRY_AT_SIZE))
+            asked[0] += 1
+    return count
+
+
 cdef Py_ssize_t look_up(
-    Spans spans, const uint8_t *rows, Py_ssize_t count, int64_t first, const Wanted *wanted, int64_t bytes_max
+    Spans spans, const uint8_t *rows, Py_ssize_t count, int64_t first, const Wanted *wanted
 ) noexcept nogil:
     """Entries used; -1: the first one is wrong. There is room for all.
 
@@ -101,7 +119,7 @@ cdef Py_ssize_t look_up(
         index = numbers[done]
         entry = rows + index * ENTRY_BYTES
         place = get_i64(entry) - spans.base
-        if place < 0 or place >= spans.length or spans.bytes >= bytes_max:
+        if place < 0 or place >= spans.length:
             return index
         if not is_record(spans, place, get_i32(entry + ENTRY_AT_SIZE), first + index, wanted):
             return index if index else -1
