@@ -58,6 +58,8 @@ SETTINGS = {
 READ_BYTES = 2 << 20
 RESERVED_STORES = 3
 """What a row may take of new memory: what it reads, what it writes, what the broker does with that."""
+MEASURED_ROWS = 100_000
+"""Of fewer, figures tell nothing: they only show that all still runs."""
 DECODES, READS = 3, 3
 """Samples of a round: short ones need more of them."""
 NATIVE_BATCHES = 32
@@ -114,7 +116,8 @@ class Bench:
     @contextlib.contextmanager
     def ready(self, reads: Path) -> Iterator[None]:
         """Nothing is left to be written or compiled, memory is there, what is read is in the cache."""
-        quiet()
+        if self.rows >= MEASURED_ROWS:
+            quiet()
         self.reserve.fill()
         with kept(reads), self.reserve:
             yield

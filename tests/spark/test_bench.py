@@ -1,0 +1,40 @@
+"""The Spark bench, tiny: its figures tell nothing, but that every row still runs and reads what was written."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.programs import ROOT
+from bench.spark_bench import GOALS
+
+
+@pytest.mark.timeout(240)
+def test_every_row_gives_figures_and_goals(tmp_path: Path, spark_environment: dict[str, str]) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "bench.spark_bench",
+        "--mib",
+        "4",
+        "--rounds",
+        "1",
+        "--folder",
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | spark_environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    for slow, quick, _ in GOALS:
+        assert f"row: {quick} / {slow}" in done.stdout
+    assert "row: decode, millions a second" in done.stdout
+    assert list(tmp_path.iterdir()) == []
