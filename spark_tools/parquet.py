@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from firearrow.spark_tools import room
-from firearrow.spark_tools.columns import COLUMNS, chosen, schema
+from firearrow.spark_tools.columns import COLUMNS, PROPERTY_OF, chosen, schema
 from firearrow.spark_tools.errors import NotWritten, OptionWrong
 from firearrow.spark_tools.manifest import file_crc
 
@@ -41,7 +41,7 @@ VALUE_CHARS_MAX = 120
 PAGE_BYTES, PAGE_ROWS = 256 << 10, 4096
 """A page is closed by the first `PAGE_ROWS` rows with which it has so many bytes: what belongs to a page and to a call
 is paid seldom."""
-NULLABLE = ("storeTimestamp", "bornTimestamp", "tags", "keys", "uniqKey")
+NULLABLE = frozenset({*PROPERTY_OF, "storeTimestamp", "bornTimestamp"})
 """Columns that not every record has; nobody need look for nulls in others."""
 REPEATED = ("topic", "brokerName", "tags", "properties.key_value.key", "bornHost", "storeHost")
 """Texts with few values: a dictionary is worth it. Numbers of which nearly all are the same are as small without."""

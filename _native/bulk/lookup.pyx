@@ -26,7 +26,7 @@ def from_entries(
 ):
     cdef Spans spans = of_window(window, base)
     cdef const uint8_t[::1] rows = memoryview(entries).cast("B")
-    cdef Py_ssize_t count = rows.shape[0] // ENTRY_BYTES, used = 0, asked = 0
+    cdef Py_ssize_t count = rows.shape[0] // ENTRY_BYTES, used = 0
     cdef Wanted wanted
     cdef bytes topic = b"" if queue is None else queue[0].encode("utf-8", "surrogateescape")
     wanted.codes = NULL
@@ -40,8 +40,7 @@ def from_entries(
         if tags is not None:
             fill_codes(&wanted, tags)
         with nogil:
-            count = enough(&rows[0], count, &wanted, bytes_max, &asked)
-            spans.make_room(asked)
+            count = choose(spans, &rows[0], count, &wanted, bytes_max)
             used = look_up(spans, &rows[0], count, first, &wanted)
     finally:
         free(<void *> wanted.codes)
@@ -81,38 +80,33 @@ cdef bint asked_for(int64_t code, const Wanted *wanted) noexcept nogil:
     return low < wanted.code_count and wanted.codes[low] == code
 
 
-cdef Py_ssize_t enough(
-    const uint8_t *rows, Py_ssize_t count, const Wanted *wanted, int64_t bytes_max, Py_ssize_t *asked
-) noexcept nogil:
-    """With how many entries there are `bytes_max` of records, and how many of these are asked for."""
+cdef Py_ssize_t choose(
+    Spans spans, const uint8_t *rows, Py_ssize_t count, const Wanted *wanted, int64_t bytes_max
+) except -1 nogil:
+    """Entries with which there are `bytes_max` of records; `positions` has the numbers of those that are asked for."""
     cdef const uint8_t *entry
-    cdef int64_t named = 0
     cdef Py_ssize_t index
     for index in range(count):
         entry = rows + index * ENTRY_BYTES
         if wanted.codes is NULL or asked_for(get_i64(entry + ENTRY_AT_TAGS), wanted):
-            if named >= bytes_max:
+            if spans.bytes >= bytes_max:
                 return index
-            named += max(0, get_i32(entry + ENTRY_AT_SIZE))
-            asked[0] += 1
+            spans.add(index, max(0, get_i32(entry + ENTRY_AT_SIZE)))
     return count
 
 
 cdef Py_ssize_t look_up(
     Spans spans, const uint8_t *rows, Py_ssize_t count, int64_t first, const Wanted *wanted
 ) noexcept nogil:
-    """Entries used; -1: the first one is wrong. There is room for all.
+    """Entries used; -1: the first one is wrong.
 
-    `positions` first holds the numbers of the entries that are asked for, then from the front where their records lie.
+    From the front on, numbers of entries (see choose) give way to where their records lie.
     """
-    cdef Py_ssize_t asked = 0, index, done
+    cdef Py_ssize_t asked = spans.count, index, done
     cdef int64_t *numbers = spans.positions
     cdef const uint8_t *entry
     cdef int64_t place
-    for index in range(count):
-        if wanted.codes is NULL or asked_for(get_i64(rows + index * ENTRY_BYTES + ENTRY_AT_TAGS), wanted):
-            numbers[asked] = index
-            asked += 1
+    spans.count = spans.bytes = 0
     for done in range(asked):
         if done + HEADS_AHEAD < asked:
             call_entry(spans, rows, numbers[done + HEADS_AHEAD], numbers[done + TEXTS_AHEAD])
