@@ -52,11 +52,16 @@ def batch_frame(queue_id: int, body: bytes, number: int, *, topic: str = TOPIC, 
         text = properties(number * items + item).encode()
         head = struct.pack(">iiiii", 22 + len(body) + len(text), 0, 0, 0, len(body))
         whole += head + body + struct.pack(">h", len(text)) + text
+    return batch_request(queue_id, whole, number, topic=topic)
+
+
+def batch_request(queue_id: int, items: bytes, number: int, *, topic: str) -> bytes:
+    """`items` as they lie in the body of a batch."""
     ext = {
         "a": "bench-producer", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
         "g": "1700000000000", "h": "0", "i": "", "j": "0", "k": "false", "m": "true",
     }  # fmt: skip
-    return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, whole, opaque=number).encode()
+    return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, items, opaque=number).encode()
 
 
 def pull_frame(queue_id: int, queue_offset: int, number: int, *, topic: str = TOPIC) -> bytes:

@@ -26,14 +26,13 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from bench import load, spark_store
 from bench.backing import Reserve, kept
+from bench.frames import batch_request
 from bench.measuring import quiet
 from bench.processes import Sampler, cpu_s, family
 from bench.results import append
 from firearrow._native.bulk.batches import Edits, batch_body
 from firearrow._native.bulk.spans import End, Spans, walk
 from firearrow._native.files.mappings import Mapping
-from firearrow._native.wire.codes import RequestCode
-from firearrow._native.wire.command import RemotingCommand
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.choice import Choice
@@ -267,16 +266,9 @@ def native_frames(store: Path) -> tuple[list[bytes], int]:
             while first < len(spans) and len(frames) < NATIVE_BATCHES:
                 batch = batch_body(spans, first, Edits(frozenset(), {}, None), bytes_max=NATIVE_BATCH_BYTES)
                 first, counts = batch.next, counts + batch.count
-                frames.append(frame_of(queue.topic, len(frames) % 4, batch.body, len(frames) + 1))
+                number = len(frames)
+                frames.append(batch_request(number % 4, batch.body, number + 1, topic=queue.topic))
     return frames, counts // len(frames)
-
-
-def frame_of(topic: str, queue_id: int, body: bytes, opaque: int) -> bytes:
-    ext = {
-        "a": "bench", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
-        "g": str(spark_store.BEGUN_MS), "h": "0", "i": "", "j": "0", "k": "false", "m": "true",
-    }  # fmt: skip
-    return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, body, opaque=opaque).encode()
 
 
 def natively(address: str, frames: list[bytes], requests: int) -> None:
