@@ -5,25 +5,15 @@ from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy
 
 from firearrow._native.store.record cimport Text
-
-cdef extern from *:
-    """
-    #define fa_lowest_bit(bits) __builtin_ctzll(bits)
-    _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "eight bytes are read at a time, the first the lowest");
-    """
-    int fa_lowest_bit(uint64_t bits) noexcept nogil
+from firearrow._native.store.separators cimport HIGH_BITS, first_byte, marks_of
 
 cdef enum:
     COMPARED_MAX = 32                 # so many are compared with each other, more are sorted: a text may have thousands
-
-cdef uint64_t HIGH_BITS = 0x8080808080808080U
-cdef uint64_t THREES = 0x0303030303030303U
 
 cdef struct Piece:                    # what is between two separators, as far as it was seen
     const uint8_t *name
     const uint8_t *value              # NULL: no 0x01 yet
     Pair *to                          # where it goes
-
 
 
 cdef Py_ssize_t pairs_at_most(const Text *text) noexcept nogil:
@@ -41,9 +31,9 @@ cdef Py_ssize_t find_pairs(const Text *text, Pair *to, bint *ascii) noexcept nog
     while end - at >= 8:
         memcpy(&eight, at, 8)
         all_bits |= eight
-        marks = ~((eight | HIGH_BITS) - THREES) & ~eight & HIGH_BITS    # the high bit of each byte that is 0, 1 or 2
+        marks = marks_of(eight)
         while marks:
-            separator(&piece, at + (fa_lowest_bit(marks) >> 3))
+            separator(&piece, at + first_byte(marks))
             marks &= marks - 1
         at += 8
     while at < end:

@@ -5,12 +5,10 @@ from libc.stdint cimport uint64_t
 
 from firearrow._native.wire.codes cimport FLAG_RESPONSE, PYTHON, SERIALIZER_ROCKETMQ, VERSION
 from firearrow._native.wire.cursor cimport write_i16, write_i32
-from firearrow._native.wire.written cimport decimal, literal, quoted
+from firearrow._native.wire.written cimport decimal, hexadecimal, literal, quoted
 
 cdef enum:
     JSON_BYTES = 256                      # more than the literals and numbers of one take
-
-cdef const char *HEX = "0123456789ABCDEF"
 
 
 cdef int put_bytes(Writer out, bytes text) except -1:
@@ -110,16 +108,12 @@ cdef class Receipt:
 
     cdef uint8_t *ids(self, uint8_t *to, const int64_t *places, int count) noexcept:
         """Offset ids, joined by commas."""
-        cdef uint64_t place
-        cdef int n, digit
+        cdef int n
         for n in range(count):
             if n > 0:
                 to = literal(to, ",", 1)
             to = literal(to, PyBytes_AS_STRING(self.host), len(self.host))
-            place = <uint64_t> places[n]
-            for digit in range(16):
-                to[digit] = HEX[(place >> (60 - 4 * digit)) & 15]
-            to += 16
+            to = hexadecimal(to, <uint64_t> places[n])
         return to
 
 

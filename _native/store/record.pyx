@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.string cimport memchr, memcmp, memcpy
+from libc.stdint cimport uint64_t
+from libc.string cimport memcmp, memcpy
 
 from firearrow._native.store.bytes cimport get_i16, get_i32, get_i64, put_i16, put_i32, put_i64
 from firearrow._native.store.hash cimport body_crc
@@ -12,6 +13,7 @@ from firearrow._native.store.layout cimport (
     AT_SYS_FLAG, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_END_BYTES, RECORD_FIXED_BYTES,
     SYS_BORN_V6, SYS_STORE_V6, TOPIC_V1_BYTES_MAX,
 )
+from firearrow._native.store.separators cimport first_byte, marks_of
 
 
 cdef Py_ssize_t record_bytes(const Message *message) noexcept nogil:
@@ -132,45 +134,69 @@ cdef int64_t store_time_at(const uint8_t *record) noexcept nogil:
     return get_i64(record + AT_BORN_HOST + (HOST_V6_BYTES if get_i32(record + AT_SYS_FLAG) & SYS_BORN_V6 else HOST_V4_BYTES))
 
 
-cdef inline bint named(const uint8_t *at, Py_ssize_t length, const char *name, Py_ssize_t name_bytes) noexcept nogil:
-    return length == name_bytes and memcmp(at, name, name_bytes) == 0
+cdef struct Piece:                    # what is between two separators, as far as it was seen
+    const uint8_t *name
+    const uint8_t *value              # NULL: no 0x01 yet
 
 
 cdef void scan_properties(const Text *text, Properties *found) noexcept nogil:
     """`name 0x01 value 0x02 …`; pieces without 0x01 or value are passed over, the last of equal names wins."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = text.at + text.length
-    cdef const uint8_t *stop
-    cdef const uint8_t *value
-    cdef Text *slot
+    cdef Piece piece = Piece(name=at, value=NULL)
+    cdef uint64_t eight, marks
     found.tags.length = found.keys.length = found.unique_key.length = found.delay.length = 0
     found.multi_names.length = found.multi_offsets.length = 0
+    while end - at >= 8:
+        memcpy(&eight, at, 8)
+        separators(&piece, at, marks_of(eight), found)
+        at += 8
+    if at < end and text.length >= 8:        # the last eight once more, without those that were looked at
+        memcpy(&eight, end - 8, 8)
+        separators(&piece, end - 8, marks_of(eight) & ~<uint64_t> 0 << 8 * (8 - (end - at)), found)
+        at = end
     while at < end:
-        stop = <const uint8_t *> memchr(at, 2, end - at)
-        if stop is NULL:
-            stop = end
-        value = <const uint8_t *> memchr(at, 1, stop - at)
-        if value is not NULL and value + 1 < stop:
-            slot = slot_of(at, value - at, found)
-            if slot is not NULL:
-                slot.at = value + 1
-                slot.length = stop - value - 1
-        at = stop + 1
+        separator(&piece, at, found)
+        at += 1
+    close(&piece, end, found)
 
 
-cdef Text *slot_of(const uint8_t *name, Py_ssize_t length, Properties *found) noexcept nogil:
-    if named(name, length, "TAGS", 4):
-        return &found.tags
-    if named(name, length, "KEYS", 4):
-        return &found.keys
-    if named(name, length, "UNIQ_KEY", 8):
-        return &found.unique_key
-    if named(name, length, "DELAY", 5):
-        return &found.delay
-    if named(name, length, "INNER_MULTI_DISPATCH", 20):
-        return &found.multi_names
-    if named(name, length, "INNER_MULTI_QUEUE_OFFSET", 24):
-        return &found.multi_offsets
+cdef inline void separators(Piece *piece, const uint8_t *eight, uint64_t marks, Properties *found) noexcept nogil:
+    while marks:
+        separator(piece, eight + first_byte(marks), found)
+        marks &= marks - 1
+
+
+cdef inline void separator(Piece *piece, const uint8_t *at, Properties *found) noexcept nogil:
+    if at[0] == 1 and piece.value is NULL:
+        piece.value = at + 1
+    elif at[0] == 2:
+        close(piece, at, found)
+        piece.name = at + 1
+        piece.value = NULL
+
+
+cdef inline void close(const Piece *piece, const uint8_t *end, Properties *found) noexcept nogil:
+    cdef Text *slot
+    if piece.value is NULL or piece.value == end:
+        return
+    slot = slot_of(piece.name, piece.value - 1 - piece.name, found)
+    if slot is not NULL:
+        slot.at = piece.value
+        slot.length = end - piece.value
+
+
+cdef inline Text *slot_of(const uint8_t *name, Py_ssize_t length, Properties *found) noexcept nogil:
+    if length == 4:
+        return &found.tags if memcmp(name, b"TAGS", 4) == 0 else &found.keys if memcmp(name, b"KEYS", 4) == 0 else NULL
+    if length == 8:
+        return &found.unique_key if memcmp(name, b"UNIQ_KEY", 8) == 0 else NULL
+    if length == 5:
+        return &found.delay if memcmp(name, b"DELAY", 5) == 0 else NULL
+    if length == 20:
+        return &found.multi_names if memcmp(name, b"INNER_MULTI_DISPATCH", 20) == 0 else NULL
+    if length == 24:
+        return &found.multi_offsets if memcmp(name, b"INNER_MULTI_QUEUE_OFFSET", 24) == 0 else NULL
     return NULL
 
 

@@ -1,9 +1,10 @@
 # Numbers and texts written at a pointer; the caller has made room. Each gives what is behind it. Inline: each module that
 # cimports them compiles its own copies.
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from firearrow._native.wire.cursor cimport fa_swap32
 from firearrow._native.wire.quoted cimport fa_copy_plain
 
 cdef inline uint8_t *literal(uint8_t *to, const char *text, Py_ssize_t length) noexcept nogil:
@@ -28,6 +29,23 @@ cdef inline uint8_t *decimal(uint8_t *to, long long value) noexcept nogil:
             break
     memcpy(to, digits + at, 20 - at)
     return to + 20 - at
+
+
+cdef inline uint8_t *hexadecimal(uint8_t *to, uint64_t value) noexcept nogil:
+    """16 digits."""
+    return eight_digits(eight_digits(to, <uint32_t> (value >> 32)), <uint32_t> value)
+
+
+cdef inline uint8_t *eight_digits(uint8_t *to, uint32_t value) noexcept nogil:
+    """Each digit in a byte of its own, the first in the lowest; those from 10 on are letters."""
+    cdef uint64_t digits = fa_swap32(value), letters
+    digits = (digits | digits << 16) & 0x0000FFFF0000FFFFULL
+    digits = (digits | digits << 8) & 0x00FF00FF00FF00FFULL
+    digits = (digits >> 4 & 0x000F000F000F000FULL) | (digits & 0x000F000F000F000FULL) << 8
+    letters = (digits + 0x0606060606060606ULL) >> 4 & 0x0101010101010101ULL
+    digits += 0x3030303030303030ULL + letters * 7
+    memcpy(to, &digits, 8)
+    return to + 8
 
 
 cdef inline uint8_t *quoted(uint8_t *to, const uint8_t *text, Py_ssize_t length) noexcept nogil:

@@ -58,6 +58,35 @@ def test_a_store_is_a_list_of_written_messages(steps: list[tuple[object, ...]]) 
         store.close()
 
 
+PROPERTIES = some.lists(
+    some.sampled_from(
+        [b"TAGS", b"KEYS", b"UNIQ_KEY", b"TAG", b"\0", b"\1", b"\2", b"\1", b"\2", b"a", b"tag-b"]
+    ),
+    max_size=24,
+).map(b"".join)
+
+
+def tag_of(properties: bytes) -> str:
+    """As Java reads them: a piece without a value is none, the last of equal names stays."""
+    found = b""
+    for piece in properties.split(b"\2"):
+        name, _, value = piece.partition(b"\1")
+        if name == b"TAGS" and value:
+            found = value
+    return found.decode()
+
+
+@settings(max_examples=60, deadline=None)
+@given(some.lists(PROPERTIES, max_size=60))
+def test_a_tag_is_found_wherever_it_stands(texts: list[bytes]) -> None:
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "store") as store:
+        for text in texts:
+            put(store, b"", properties=text)
+        store.write()
+        found = [entry.tags_code for entry in store.entries("T", 0, 0, len(texts))] if texts else []
+        assert found == [java_hash(tag_of(text)) for text in texts]
+
+
 @given(some.binary(max_size=1200))
 def test_crc_is_zlibs(data: bytes) -> None:
     wanted = zlib.crc32(data) & 0x7FFFFFFF
