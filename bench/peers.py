@@ -15,6 +15,8 @@ RECORD_BYTES = 1200
 """Of a message of 1 KiB in a pull's answer."""
 SMALL_PART = 0.1
 """Floors of smaller runs have smaller files."""
+RELAY_GIB = 4
+"""More than the largest load between producers and consumers writes."""
 SYNCED = "flushDiskType=SYNC_FLUSH"
 ROLLS = (
     "mappedFileSizeCommitLog=8388608",
@@ -37,6 +39,8 @@ def factories(part: float) -> dict[tuple[str, ...], Callable[[Path], Server]]:
         (MANY,): servers.firearrow,
         (BARE,): lambda at: servers.firearrow(at, "messageIndexEnable=false"),
         ("floor",): lambda at: servers.floor(at, "append", file_mib=file_mib),
+        ("synced floor",): lambda at: servers.floor(at, "synced", file_mib=file_mib),
+        ("relay floor",): lambda at: servers.relay(at, file_gib=RELAY_GIB if part > SMALL_PART else 1),
         ("record floor",): lambda at: servers.floor(at, "record", file_mib=file_mib),
         ("floor contiguous",): lambda at: servers.floor(at, "pull", pulled, "1", file_mib=file_mib),
         ("floor scattered",): lambda at: servers.floor(at, "pull", pulled, "32", file_mib=file_mib),

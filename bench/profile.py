@@ -14,12 +14,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from bench import results
+from bench.backing import Reserve
 from bench.compare import rows
+from bench.measuring import RESERVED_BYTES
 from bench.peers import started
 from bench.programs import ROOT
 from bench.rows import Row, server_of
@@ -123,12 +125,17 @@ def times(server: Server) -> tuple[int, int]:
 
 
 def loaded(row: Row, server: Server, seconds: float, part: float) -> float:
-    """The row's load again and again; the server's CPU us for a message."""
-    until, messages, before = time.monotonic() + seconds, 0, server.cpu_s()
-    while not messages or time.monotonic() < until:
-        done = row.work[row.ours](server, part)
-        messages += done.messages + done.besides
-    return (server.cpu_s() - before) / messages * 1e6
+    """The row's load again and again, with memory at hand as in a comparison; the server's CPU us for a message."""
+    until, messages, used = time.monotonic() + seconds, 0, 0.0
+    with closing(Reserve(int(RESERVED_BYTES * part))) as reserve:
+        while not messages or time.monotonic() < until:
+            reserve.fill()
+            with reserve:
+                before = server.cpu_s()
+                done = row.work[row.ours](server, part)
+                used += server.cpu_s() - before
+            messages += done.messages + done.besides
+    return used / messages * 1e6
 
 
 def has_perf() -> bool:

@@ -75,7 +75,7 @@ def one_by_one(body_bytes: int) -> Row:
             "apache": sending(body_bytes, 64, 1, 60_000),
         },
         (*goals, rows.cpu(5.5)) if body_bytes == 128 else tuple(goals),
-        prepare=_topic,
+        prepare=_topic, floor="floor",
     )  # fmt: skip
 
 
@@ -85,12 +85,13 @@ def pipelined(body_bytes: int) -> Row:
         f"send 8 x 32, {frames.size(body_bytes)}", OURS,
         {
             OURS: sending(body_bytes, 8, 32, 800_000),
+            "floor": sending(body_bytes, 8, 32, 800_000, check=False),
             "redis SET": redis(frames.redis_sets, body_bytes, 8, 32, 800_000),
             "redis XADD": redis(frames.redis_adds, body_bytes, 8, 32, 400_000),
             "apache": sending(body_bytes, 8, 32, 60_000),
         },
         (*goals, rows.cpu(0.65)) if body_bytes == 128 else tuple(goals),
-        prepare=_topic,
+        prepare=_topic, floor="floor",
     )  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def batched() -> Row:
             rows.of("firearrow: pipelined", 2), rows.of("floor", 0.75), rows.of("record floor", 0.75),
             rows.of("apache", 10), rows.memory(),
         ),
-        prepare=_topic,
+        prepare=_topic, floor="record floor",
     )  # fmt: skip
 
 
@@ -119,6 +120,8 @@ def synced(connections: int, depth: int, requests: int, of_async: float, of_apac
         {
             "firearrow synced": work,
             OURS: work,
+            "synced floor": sending(128, connections, depth, requests, check=False),
+            "floor": sending(128, connections, depth, requests, check=False),
             "redis synced XADD": redis(frames.redis_adds, 128, connections, depth, requests // 2),
             "apache synced": sending(128, connections, depth, requests // 8),
         },
@@ -126,7 +129,7 @@ def synced(connections: int, depth: int, requests: int, of_async: float, of_apac
             rows.of(OURS, of_async), rows.of("redis synced XADD", 2), rows.of("apache synced", of_apache),
             rows.memory(),
         ),
-        prepare=_topic,
+        prepare=_topic, floor="synced floor",
     )  # fmt: skip
 
 
@@ -140,6 +143,7 @@ def pulled(kind: str, of_floor: float) -> Row:
         f"pull 32 x 1 KiB, {kind}", OURS,
         {OURS: pulling(kind, 40_000), "apache": pulling(kind, 8_000), floor: pulling_floor(40_000)},
         (rows.of(floor, of_floor), rows.of("apache", 4), rows.memory()),
+        floor=floor,
         prepare=fill,
     )  # fmt: skip
 

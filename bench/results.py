@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.programs import ROOT
-from bench.rows import Found, Row
+from bench.rows import Found, Goal, Row
 from bench.servers import Server
 
 RESULTS = ROOT / "bench" / "results.ndjson"
@@ -21,13 +21,14 @@ DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one goal. `value`: what was measured."""
+    """Of one goal. `value`: what was measured; `floor`: what it is for the row's floor, if that was measured."""
 
     text: str
     limit: float
     at_most: bool
     value: float
     met: bool
+    floor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,27 @@ def outcomes(row: Row, found: Found) -> list[Outcome]:
     """Goals whose peers were measured."""
     told = []
     for goal in row.goals:
-        try:
-            value = goal.value(found, row.ours)
-        except KeyError:
-            continue
-        told.append(Outcome(goal.text, goal.limit, goal.at_most, rounded(value), goal.met(value)))
+        value, floor = _value(goal, found, row.ours), _value(goal, found, row.floor)
+        if value is not None:
+            told.append(
+                Outcome(
+                    goal.text,
+                    goal.limit,
+                    goal.at_most,
+                    rounded(value),
+                    goal.met(value),
+                    rounded(floor) if floor else None,
+                )
+            )
     return told
+
+
+def _value(goal: Goal, found: Found, of: str) -> float | None:
+    """None: one of those that it compares was not measured."""
+    try:
+        return goal.value(found, of)
+    except KeyError:
+        return None
 
 
 def row_told(row: Row, found: Found) -> Told:

@@ -94,6 +94,8 @@ class Row:
     beside: Mapping[str, Beside] = field(default_factory=dict)
     """What goes on at a server while its load runs."""
     rounds_max: int = 100
+    floor: str = ""
+    """Which of the servers does the least that this work needs; what it does not reach, nobody does here."""
 
     def entered(self, name: str, server: Server, part: float) -> AbstractContextManager[object]:
         beside = self.beside.get(name)

@@ -150,10 +150,18 @@ def _bound(process: subprocess.Popen[bytes], log: Path) -> int:
 
 
 def floor(folder: Path, *kind: str, file_mib: int) -> Server:
-    """The least that a server can do (native/floor.c), over a file of this size."""
-    started, file = time.monotonic(), folder / "floor.data"
-    command = ["taskset", "--cpu-list", str(SERVER_CPU), str(built("floor")), kind[0]]
-    command += [str(file), str(file_mib), *kind[1:]]
+    """The least that a server can do (native/floor.c), over files of this size."""
+    return _least("floor", kind[0], folder / "floor.data", file_mib, *kind[1:])
+
+
+def relay(folder: Path, *, file_gib: int) -> Server:
+    """The least between producers and consumers (native/relay.c), over a file that holds all of one load."""
+    return _least("relay", folder / "relay.data", file_gib)
+
+
+def _least(program: str, *words: object) -> Server:
+    started = time.monotonic()
+    command = ["taskset", "--cpu-list", str(SERVER_CPU), str(built(program)), *map(str, words)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     port = int(process.stdout.readline())

@@ -1,6 +1,5 @@
 """What sends, batches, pulls and wake-ups cost in the fast lane, without sockets: `pytest bench --benchmark-enable`."""
 
-import struct
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench.frames import TOPIC, pull_frame, send_frame
+from bench.frames import BATCH, TOPIC, batch_frame, pull_frame, send_frame
 from firearrow._native.path.count import Count
 from firearrow._native.path.fast import FastLane
 from firearrow._native.path.gate import Gate
@@ -20,7 +19,6 @@ from firearrow._native.path.send import Sender
 from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.clocks import Clock
-from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.uniqueid import UniqueIds
 from firearrow.broker.life.journal import Journal, Kind
@@ -28,7 +26,6 @@ from firearrow.broker.tables.offsets import ConsumerOffsets
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
 FRAMES = 64
-ITEMS = 32
 ROUNDS = 2000
 
 
@@ -126,20 +123,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     made.store.abandon()
 
 
-def batch_frame(body: bytes, opaque: int) -> bytes:
-    own = b"UNIQ_KEY\x01%032X\x02" % opaque
-    item = struct.pack(">iiiii", 22 + len(body) + len(own), 0, 0, 0, len(body)) + body
-    item += struct.pack(">h", len(own)) + own
-    ext = dict(
-        zip(
-            "abcdefghijkm",
-            ("P", TOPIC, "TBW102", "4", "0", "0", "1", "0", "", "0", "false", "true"),
-            strict=True,
-        )
-    )
-    return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, item * ITEMS, opaque=opaque).encode()
-
-
 @pytest.mark.parametrize("body_bytes", [128, 1024])
 def test_sends(benchmark: BenchmarkFixture, broker: Broker, body_bytes: int) -> None:
     """A turn of 64 messages on one connection."""
@@ -151,9 +134,9 @@ def test_sends(benchmark: BenchmarkFixture, broker: Broker, body_bytes: int) -> 
 
 def test_batches(benchmark: BenchmarkFixture, broker: Broker) -> None:
     """Two requests of 32 messages."""
-    data = b"".join(batch_frame(bytes(128), n) for n in range(2))
+    data = b"".join(batch_frame(0, bytes(128), n) for n in range(2))
     benchmark(broker.say, data)
-    assert broker.store.max_offset(TOPIC, 0) % (2 * ITEMS) == 0
+    assert broker.store.max_offset(TOPIC, 0) % (2 * BATCH) == 0
 
 
 def test_pulls(benchmark: BenchmarkFixture, broker: Broker) -> None:

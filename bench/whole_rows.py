@@ -36,9 +36,13 @@ def flowing(body_bytes: int, messages: int) -> Work:
 def flat_out(body_bytes: int, limit: float) -> Row:
     return Row(
         f"end to end flat out, {frames.size(body_bytes)}", OURS,
-        {OURS: flowing(body_bytes, 2_000_000), "apache": flowing(body_bytes, 80_000)},
+        {
+            OURS: flowing(body_bytes, 2_000_000),
+            "relay floor": flowing(body_bytes, 2_000_000),
+            "apache": flowing(body_bytes, 80_000),
+        },
         (rows.rate(limit), rows.of("apache", 15), rows.latency("p99", 5000), rows.memory()),
-        rounds_max=3,
+        rounds_max=3, floor="relay floor",
     )  # fmt: skip
 
 
@@ -55,9 +59,9 @@ def paced() -> Row:
     goals = (("p50", 300), ("p99", 1000), ("p999", 5000), ("max", 20_000))
     return Row(
         f"end to end at {PACED_RATE:,}/s, segments rolling, 128 B", ROLLING,
-        {ROLLING: work, "apache rolling": work},
+        {ROLLING: work, "relay floor": work, "apache rolling": work},
         (*(rows.latency(figure, limit) for figure, limit in goals), rows.memory()),
-        rounds_max=1,
+        rounds_max=1, floor="relay floor",
     )  # fmt: skip
 
 

@@ -45,18 +45,35 @@ def goal_lines(file: Path) -> list[str]:
 def test_goals_are_reached_or_not_or_not_measured(file: Path) -> None:
     record(file, firearrow=100_000, floor=110_000)
     of_floor, of_apache, memory, cpu = goal_lines(file)
-    assert "| 0.9091 | reached |" in of_floor
+    assert "| 0.9091 | 1 | reached |" in of_floor
     assert "| not measured |" in of_apache
-    assert "| 50 | reached |" in memory
-    assert "| 6.5 | **not reached** |" in cpu
+    assert "| 50 | 50 | reached |" in memory
+    assert "| 6.5 | 6.5 | **not reached**, nor by the floor |" in cpu
+    assert "1 of the others the floor does not reach, either." in report.page(results.read(file))
+
+
+def test_a_goal_that_only_the_floor_reaches_is_not_reached(file: Path) -> None:
+    record(file, firearrow=40_000, floor=100_000, apache=10_000)
+    _, of_apache, *_ = goal_lines(file)
+    assert "| 4 | 10 | **not reached** |" in of_apache
+
+
+def test_runs_from_before_floors_were_told_of_have_none(file: Path) -> None:
+    record(file, firearrow=40_000, floor=100_000)
+    run = json.loads(file.read_text())
+    for goal in run["rows"][0]["goals"]:
+        del goal["floor"]
+    file.write_text(json.dumps(run) + "\n")
+    of_floor, *_ = goal_lines(file)
+    assert "| 0.4 | | **not reached** |" in of_floor.replace("  ", " ")
 
 
 def test_a_later_run_counts_for_what_it_measured(file: Path) -> None:
     record(file, firearrow=100_000, floor=110_000, apache=10_000)
     record(file, firearrow=100_000, floor=200_000)
     of_floor, of_apache, *_ = goal_lines(file)
-    assert "| 0.5 | **not reached** |" in of_floor
-    assert "| 10 | reached |" in of_apache
+    assert "| 0.5 | 1 | **not reached** |" in of_floor
+    assert "| 10 | 11 | reached |" in of_apache
 
 
 def test_a_part_of_a_run_is_no_figure(file: Path) -> None:
