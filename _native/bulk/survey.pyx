@@ -139,7 +139,7 @@ cdef class Survey:
         if properties.tags.length:
             self.tags.tell(queue.topic, properties.tags.at, properties.tags.length, view.size)
         self.hosts.tell(0, view.born_host.at, view.born_host.length - PORT_BYTES, view.size)
-        self.hours.tell(view.store_time // HOUR_MS, NULL, 0, view.size)
+        self.hours.tell(view.store_time // HOUR_MS, view.topic.at, 0, view.size)  # no name but the hour
         if transaction == SYS_PREPARED or transaction == SYS_ROLLBACK:
             self.half += 1
         else:

@@ -1,7 +1,9 @@
-"""The native rooms under AddressSanitizer and UBSan: built in a folder of their own, tested and fuzzed there.
+"""The suite under AddressSanitizer and UBSan: native modules built in a folder of their own, tested and fuzzed there.
 
 `python -m tests.bounds.sanitize [--minutes M] [--rooms wire store path]`. Needs gcc with libasan and libubsan; building
-takes minutes. Exit code 1 when a sanitizer or a test found something. This tree's own build is left alone.
+takes minutes, the whole suite a quarter of an hour. Brokers that tests start are watched, too; tests that need a JVM or
+Go are left out (native_only.py). Exit code 1 when a sanitizer or a test found something. This tree's own build is left
+alone.
 """
 
 import argparse
@@ -13,8 +15,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("_native", "broker", "client", "spark_tools", "tests", "setup.py", "pyproject.toml", "README.md")
-BUILT = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "recorded", "node_modules")
+COPIED = (
+    "_native", "broker", "client", "spark_tools", "bench", "tests", "setup.py", "pyproject.toml", "README.md",
+)  # fmt: skip
+BUILT = shutil.ignore_patterns("*.so", "__pycache__", "recorded", "node_modules")
 OPTIONS = {
     # the interpreter keeps what it has to its end
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16",
@@ -22,8 +26,15 @@ OPTIONS = {
     "PYTHONMALLOC": "malloc",
 }
 FOUND = ("AddressSanitizer", "runtime error:")
-LEFT_OUT = ("test_bench", "test_report", "process")
-"""They measure, draw what was measured, or start brokers."""
+ROOMS_LEFT_OUT = {"interop", "meta", "recorded", "wire_golden"}
+"""They need a JVM or Go, read documents, or hold no tests."""
+LEFT_OUT = (
+    "tests/path/test_bench.py::test_files_to_be_read_are_in_the_cache",
+    "tests/spark/test_pack.py::test_it_is_small_and_holds_no_sources_of_compiled_modules",
+)
+"""The sanitizers make nothing of mlock, and modules large."""
+TIMEOUT_S = 400
+WORKERS = 2
 
 
 def library(name: str) -> str:
@@ -52,30 +63,41 @@ def run(place: Path, *arguments: str) -> bool:
     environment = os.environ | OPTIONS
     environment["LD_PRELOAD"] = f"{library('libasan.so')} {library('libubsan.so')}"
     environment["PYTHONPATH"] = str(place / "build" / "shape")
-    done = subprocess.run(
+    found = False
+    with subprocess.Popen(
         [sys.executable, "-m", *arguments],
-        cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
-    print(done.stdout, flush=True)
-    return done.returncode == 0 and not any(word in done.stdout for word in FOUND)
+        cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            found |= any(word in line for word in FOUND)
+            print(line, end="", flush=True)
+    return process.returncode == 0 and not found
+
+
+def suite(rooms: list[str]) -> list[str]:
+    """Arguments of python -m."""
+    options = {
+        "-p": "tests.bounds.native_only",
+        "-o": f"timeout={TIMEOUT_S}",
+        "-n": str(WORKERS),
+        "--dist": "loadfile",
+    }
+    words = [word for option in options.items() for word in option]
+    left_out = [word for test in LEFT_OUT for word in ("--deselect", test)]
+    return ["pytest", "-q", "-p", "no:cacheprovider", *words, *left_out, *(f"tests/{room}" for room in rooms)]
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.bounds.sanitize")
     parser.add_argument("--minutes", type=float, default=5.0, help="of fuzzing, behind the tests")
-    parser.add_argument("--rooms", nargs="*", default=["wire", "store", "path"], help="folders of tests/")
+    rooms = sorted({path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - ROOMS_LEFT_OUT)
+    parser.add_argument("--rooms", nargs="*", default=rooms, choices=rooms, help="folders of tests/")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="firearrow-sanitize-") as folder:
         place = Path(folder)
         build(place)
-        files = [
-            str(path.relative_to(place))
-            for room in given.rooms
-            for path in sorted((place / "tests" / room).glob("test_*.py"))
-            if not any(word in path.name for word in LEFT_OUT)
-        ]
-        limits = [f"tests/bounds/test_limits_{room}.py" for room in ("wire", "messages")]
-        sound = run(place, "pytest", "-q", "--noconftest", "-p", "no:cacheprovider", *files, *limits)
+        sound = run(place, *suite(given.rooms))
         sound &= run(place, "tests.bounds.fuzz", "--minutes", str(given.minutes))
     return 0 if sound else 1
 
