@@ -5,6 +5,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
 from firearrow._native.store.prefetch cimport fa_prefetch
+from firearrow._native.wire.pieces cimport fa_same
 
 cdef extern from "<stdlib.h>" nogil:
     void *aligned_alloc(size_t alignment, size_t size)
@@ -89,7 +90,7 @@ cdef Slot *empty_slots(Py_ssize_t count) except NULL:
 
 cdef inline bint is_called(const Slot *slot, const uint8_t *name, Py_ssize_t length) noexcept:
     if slot.name_bytes:
-        return slot.name_bytes == length and memcmp(slot.name, name, length) == 0
+        return slot.name_bytes == length and fa_same(slot.name, name, length)
     own = (<Topic> slot.topic).name
     return PyBytes_GET_SIZE(own) == length and memcmp(PyBytes_AS_STRING(own), name, length) == 0
 
@@ -97,6 +98,7 @@ cdef inline bint is_called(const Slot *slot, const uint8_t *name, Py_ssize_t len
 cdef class Gate:
     def __cinit__(self):
         self.topics = {}
+        self.asked_bytes = -1
         self.slots_count = SLOTS_MIN
         self.slots = empty_slots(SLOTS_MIN)
 
@@ -133,10 +135,19 @@ cdef class Gate:
 
     cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept:
         """The topic, borrowed, or NULL. Its memory is on the way: do something else first."""
-        cdef Slot *slot = self.slot_of(name, length, fa_hash_bytes(name, length))
+        cdef Slot *slot
+        if length != self.asked_bytes or not fa_same(self.asked, name, length):
+            self.ask(name, length)
+        slot = self.slot_of(name, length, self.asked_hash)
         fa_prefetch(slot.topic)
         fa_prefetch(<uint8_t *> slot.topic + LINE_BYTES)
         return slot.topic
+
+    cdef void ask(self, const uint8_t *name, Py_ssize_t length) noexcept:
+        """Hash a name, and keep it: the next one is mostly the same."""
+        self.asked_hash = fa_hash_bytes(name, length)
+        self.asked_bytes = length if length <= NAME_HERE_BYTES else -1
+        memcpy(self.asked, name, min(length, <Py_ssize_t> NAME_HERE_BYTES))
 
     cdef int enter(self, Topic topic) except -1:
         cdef Slot *slot

@@ -1,11 +1,12 @@
 """Pattern: a header that is like the last one of its connection (see pattern.pxd)."""
 
 from libc.stdint cimport int64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from firearrow._native.path.fields cimport BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE, TOPIC_VALUE
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span
+from firearrow._native.wire.pieces cimport fa_same
 from firearrow._native.wire.quoted cimport take_text
 
 cdef enum:
@@ -72,7 +73,7 @@ cdef class Pattern:
         fields[0] = self.fields
         for n in range(self.count):
             gap = &self.gaps[n]
-            if end - at < gap.before or memcmp(at, literal, gap.before) != 0:
+            if end - at < gap.before or not fa_same(at, literal, gap.before):
                 return False
             literal += gap.before
             at += gap.before
@@ -82,7 +83,7 @@ cdef class Pattern:
             if stop is NULL:
                 return False
             at = stop
-        return end - at == self.behind and memcmp(at, literal, self.behind) == 0
+        return end - at == self.behind and fa_same(at, literal, self.behind)
 
 
 cdef int next_value(const SendFields *fields, int taken) noexcept nogil:

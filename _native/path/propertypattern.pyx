@@ -1,10 +1,11 @@
 """PropertyPattern: properties that are like the last ones of their connection (see propertypattern.pxd)."""
 
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.path.completion cimport GIVEN_MAX, is_false
-from firearrow._native.store.record cimport Text
+from firearrow._native.store.record cimport Text, clear
 from firearrow._native.wire.json cimport SPAN_ESCAPED
+from firearrow._native.wire.pieces cimport fa_copy_piece, fa_same
 from firearrow._native.wire.quoted cimport fa_copy_ascii
 
 cdef enum:
@@ -18,7 +19,7 @@ cdef const char *BEHIND_VALUE = b"\\u0002"
 
 
 cdef inline bint begins(const uint8_t *at, const uint8_t *end, const void *text, Py_ssize_t length) noexcept nogil:
-    return end - at >= length and memcmp(at, text, length) == 0
+    return end - at >= length and fa_same(at, <const uint8_t *> text, length)
 
 
 cdef inline int meaning_of(const Text *name, const uint8_t *value, const Completed *done) noexcept nogil:
@@ -82,12 +83,12 @@ cdef class PropertyPattern:
         if self.count == 0:
             return NULL
         done.waits = True
-        memset(&done.found, 0, sizeof(done.found))
+        clear(&done.found)
         for n in range(self.count):
             name = &self.names[n]
             if not begins(at, stop, literal, name.length + SEPARATOR_BYTES):
                 return NULL
-            memcpy(to, literal, name.length)
+            fa_copy_piece(to, literal, name.length)
             to[name.length] = 1
             literal += name.length + SEPARATOR_BYTES
             at += name.length + SEPARATOR_BYTES

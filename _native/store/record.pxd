@@ -30,6 +30,12 @@ cdef struct RecordView:           # what was found; texts point into the record
 cdef struct Properties:           # the values that the store itself needs; length 0 where absent
     Text tags, keys, unique_key, delay, multi_names, multi_offsets
 
+cdef inline void clear(Properties *found) noexcept nogil:
+    """All are absent."""
+    found.tags.length = found.keys.length = found.unique_key.length = found.delay.length = 0
+    found.multi_names.length = found.multi_offsets.length = 0
+
+
 cdef Py_ssize_t record_bytes(const Message *message) noexcept nogil
 cdef void encode_record(const Message *message, Py_ssize_t size, uint8_t *to) noexcept nogil
 cdef int check_record(

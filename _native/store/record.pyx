@@ -145,8 +145,7 @@ cdef void scan_properties(const Text *text, Properties *found) noexcept nogil:
     cdef const uint8_t *end = text.at + text.length
     cdef Piece piece = Piece(name=at, value=NULL)
     cdef uint64_t eight, marks
-    found.tags.length = found.keys.length = found.unique_key.length = found.delay.length = 0
-    found.multi_names.length = found.multi_offsets.length = 0
+    clear(found)
     while end - at >= 8:
         memcpy(&eight, at, 8)
         separators(&piece, at, marks_of(eight), found)

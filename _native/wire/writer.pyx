@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcpy
 
-from firearrow._native.wire.written cimport decimal, quoted
+from firearrow._native.wire.written cimport DECIMAL_BYTES, decimal, quoted
 from firearrow._native.wire.cursor cimport write_i16, write_i32
 
 
@@ -52,7 +52,7 @@ cdef class Writer:
         return 0
 
     cdef int put_decimal(self, long long value) except -1:
-        self.reserve(20)
+        self.reserve(DECIMAL_BYTES)
         self.size = decimal(self.data + self.size, value) - self.data
         return 0
 

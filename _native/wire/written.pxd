@@ -2,10 +2,25 @@
 # cimports them compiles its own copies.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from firearrow._native.wire.cursor cimport fa_swap32
 from firearrow._native.wire.quoted cimport fa_copy_plain
+
+cdef extern from *:
+    """
+    static const char fa_two_digits[] =
+        "0001020304050607080910111213141516171819"
+        "2021222324252627282930313233343536373839"
+        "4041424344454647484950515253545556575859"
+        "6061626364656667686970717273747576777879"
+        "8081828384858687888990919293949596979899";
+    """
+    const char *fa_two_digits
+
+cdef enum:
+    DECIMAL_BYTES = 21            # room for one: a sign and 20 bytes, which are written whatever the number is
+
 
 cdef inline uint8_t *literal(uint8_t *to, const char *text, Py_ssize_t length) noexcept nogil:
     memcpy(to, text, length)
@@ -13,21 +28,22 @@ cdef inline uint8_t *literal(uint8_t *to, const char *text, Py_ssize_t length) n
 
 
 cdef inline uint8_t *decimal(uint8_t *to, long long value) noexcept nogil:
-    """At most 20 bytes."""
-    cdef uint8_t digits[20]
-    cdef int at = 20
+    cdef uint8_t digits[40]
+    cdef int at = 20              # behind it are zeros
     cdef unsigned long long rest = <unsigned long long> value
     if value < 0:
         rest = 0 - rest
         to[0] = 45
         to += 1
-    while True:
-        at -= 1
-        digits[at] = <uint8_t> (48 + rest % 10)
-        rest //= 10
-        if rest == 0:
-            break
-    memcpy(to, digits + at, 20 - at)
+    memset(digits + 20, 0, 20)
+    while rest >= 100:
+        at -= 2
+        memcpy(digits + at, fa_two_digits + 2 * (rest % 100), 2)
+        rest //= 100
+    at -= 2
+    memcpy(digits + at, fa_two_digits + 2 * rest, 2)
+    at += rest < 10
+    memcpy(to, digits + at, 20)   # a constant length: moves, not a call
     return to + 20 - at
 
 
