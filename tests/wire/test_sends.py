@@ -94,6 +94,15 @@ def test_every_field_of_a_frame_is_read_back(binary: bool) -> None:
         assert command.serializer == binary
 
 
+@pytest.mark.parametrize("binary", [False, True])
+def test_numbers_of_any_length_are_read_back(binary: bool) -> None:
+    ends = [10**digits + near for digits in range(19) for near in (-1, 0, 1)]
+    for number in (*ends, *(-end for end in ends), (1 << 63) - 1, -(1 << 63)):
+        frames = SendFrames("g", "t", binary=binary)
+        frame = frames.frame(1, 0, number, b"", b"")
+        assert RemotingCommand.decode(frame).ext["g"] == str(number)
+
+
 def test_frames_stay_within_the_limits_of_the_wire() -> None:
     frames = SendFrames("g", "t")
     with pytest.raises(ValueError, match="frame of"):
