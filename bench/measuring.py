@@ -69,6 +69,7 @@ def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve) -
     """The least disturbed of some; of one if it was not disturbed."""
     tries: list[tuple[float, Sample]] = []
     for _ in range(TRIES):
+        server.tidy()
         if part >= 1:
             quiet()
         with (

@@ -38,6 +38,8 @@ class Server:
     address: Address
     ready_s: float
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    left: Path | None = None
+    """Of a floor: beside it, with numbers, lie the files that it wrote."""
 
     @property
     def is_broker(self) -> bool:
@@ -74,6 +76,13 @@ class Server:
 
     def rest(self) -> None:
         self._signal(signal.SIGSTOP)
+
+    def tidy(self) -> None:
+        """A floor deletes nothing, and brokers give up messages on a disk that is filled: all but its newest file go."""
+        if self.left is not None:
+            files = self.left.parent.glob(f"{self.left.name}.[0-9]*")
+            for path in sorted(files, key=lambda path: path.stat().st_mtime_ns)[:-1]:
+                path.unlink()
 
     def _signal(self, number: signal.Signals) -> None:
         for process in self.processes:
@@ -155,7 +164,7 @@ def floor(folder: Path, *kind: str, file_mib: int) -> Server:
 
 
 def relay(folder: Path, *, file_gib: int) -> Server:
-    """The least between producers and consumers (native/relay.c), over a file that holds all of one load."""
+    """The least between producers and consumers (native/relay.c), over files that hold all of one load each."""
     return _least("relay", folder / "relay.data", file_gib)
 
 
@@ -165,7 +174,8 @@ def _least(program: str, *words: object) -> Server:
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
     port = int(process.stdout.readline())
-    return Server("floor", ("127.0.0.1", port), time.monotonic() - started, [process])
+    [file] = (word for word in words if isinstance(word, Path))
+    return Server("floor", ("127.0.0.1", port), time.monotonic() - started, [process], left=file)
 
 
 def redis(folder: Path, *, synced: bool) -> Server:

@@ -99,6 +99,17 @@ def test_files_to_be_read_are_in_the_cache(
                 assert os.preadv(file.fileno(), [bytearray(16)], place, os.RWF_NOWAIT) == 16
 
 
+def test_a_floor_keeps_its_newest_file_alone(tmp_path: Path) -> None:
+    server = Server("floor", ("127.0.0.1", 1), 0, left=tmp_path / "floor.data")
+    names = ["floor.data", "floor.data.entries", *(f"floor.data.{n}" for n in (9, 10, 2))]
+    for at, name in enumerate(names):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (at, at))
+    server.tidy()
+    assert {path.name for path in tmp_path.iterdir()} == {"floor.data", "floor.data.entries", "floor.data.2"}
+    Server("firearrow", ("127.0.0.1", 1), 0).tidy()
+
+
 def test_a_reserve_is_handed_out_as_memory_is_taken() -> None:
     reserve = backing.Reserve(4 * backing.RELEASED_BYTES)
     with closing(reserve):
