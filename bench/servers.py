@@ -78,7 +78,7 @@ class Server:
         self._signal(signal.SIGSTOP)
 
     def tidy(self) -> None:
-        """A floor deletes nothing, and brokers give up messages on a disk that is filled: all but its newest file go."""
+        """All but a floor's newest file go: it deletes nothing, and brokers give up messages on a disk that fills."""
         if self.left is not None:
             files = self.left.parent.glob(f"{self.left.name}.[0-9]*")
             for path in sorted(files, key=lambda path: path.stat().st_mtime_ns)[:-1]:
