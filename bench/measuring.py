@@ -11,12 +11,15 @@ from types import TracebackType
 
 from bench.backing import Reserve
 from bench.load import LoadError
+from bench.pace import Pace
 from bench.rows import OURS, Found, Row, Sample, figures, server_of
 from bench.servers import Server
 from bench.watch import Watch
 
 DISTURBED = 0.12
 """Others took more than this part of the machine."""
+SLOWED = 0.2
+"""The CPU was slower by more than this part, before or behind the sample."""
 TRIES = 3
 LONG_S = 20
 """A sample so long is not taken again."""
@@ -65,13 +68,14 @@ def quiet() -> None:
             return
 
 
-def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve) -> Sample:
+def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve, pace: Pace) -> Sample:
     """The least disturbed of some; of one if it was not disturbed."""
     tries: list[tuple[float, Sample]] = []
     for _ in range(TRIES):
         server.tidy()
         if part >= 1:
             quiet()
+        lag = pace.lag()
         with (
             server.awake(WAKING_S * min(1, part)),
             row.entered(name, server, part),
@@ -84,10 +88,11 @@ def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve) -
             now = os.times()
             load_s = now.children_user + now.children_system - loads.children_user - loads.children_system
         others = (busy_s() - busy - used - load_s) / seconds
+        disturbance = max(others / DISTURBED, lag / SLOWED, pace.lag() / SLOWED)
         cpu_us = used / (done.messages + done.besides) * 1e6
         figures = Sample(done.rate, cpu_us, done.p50, done.p99, done.p999, done.max, memory.most_mb)
-        tries.append((others, figures))
-        if others < DISTURBED or seconds > LONG_S:
+        tries.append((disturbance, figures))
+        if disturbance < 1 or seconds > LONG_S:
             break
     return min(tries, key=itemgetter(0))[1]
 
@@ -106,7 +111,7 @@ def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: 
     found: dict[str, dict[str, list[Sample]]] = {
         row.name: {name: [] for name in row.work if server_of(name) in peers} for row in chosen
     }
-    reserve = Reserve(int(RESERVED_BYTES * min(1, part)))
+    reserve, pace = Reserve(int(RESERVED_BYTES * min(1, part))), Pace()
     for number in range(rounds):
         plan = [(row, name) for row in chosen if number < row.rounds_max for name in found[row.name]]
         random.Random(number).shuffle(plan)
@@ -114,7 +119,7 @@ def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: 
             line = f"round {number + 1}/{rounds}: {row.name}, {name}"
             print(f"\r{line:79}", end="", file=sys.stderr, flush=True)
             try:
-                found[row.name][name].append(sample(row, name, peers[server_of(name)], part, reserve))
+                found[row.name][name].append(sample(row, name, peers[server_of(name)], part, reserve, pace))
             except LoadError as error:
                 if server_of(name).startswith(OURS):
                     raise
