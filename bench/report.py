@@ -25,12 +25,13 @@ Made by `python -m bench.report` from `bench/results.ndjson`; nothing here is wr
 
 `python -m bench.compare` measures servers side by side in one run, servers on one CPU and the load on the other, in
 rounds of random order; a figure is the median of its rounds (of maxima and memory the most), and samples that others
-disturbed are taken again (in runs from `PACED` on also those on a CPU that was a fifth slower than at its best, as
-a host makes it by what it does beside: `bench/pace.py`). Servers stand still while others are measured, as they may have something left to do (in
-the run of `166088b` Apache's alone), and each sample waits until nothing is left to be written and the machine is idle
-(in runs up to `2378e02` it did not: synced rows shared the disk with what the row before had written). Memory is asked
-of the machine's host before each sample and handed out within it (`bench/backing.py` says why; in rows of `e48914e` to
-`ef028b1` it could be gone before it was used, rows before them paid for all of it).
+disturbed are taken again (in runs from `696a5ca` on also those on a CPU that was a fifth slower than at its best, as
+a host makes it by what it does beside: `bench/pace.py`). Servers stand still while others are measured, as they may
+have something left to do (in the run of `166088b` Apache's alone), and each sample waits until nothing is left to be
+written and the machine is idle (in runs up to `2378e02` it did not: synced rows shared the disk with what the row
+before had written). Memory is asked of the machine's host before each sample and handed out within it
+(`bench/backing.py` says why; in rows of `e48914e` to `ef028b1` it could be gone before it was used, rows before them
+paid for all of it).
 Ratios are the result; the figures beside them are of one small machine.
 The load is native, and checks what it gets: codes, opaques, consecutive queue offsets, CRCs of bodies, and end to end
 that each message comes once. `c x d`: connections, and requests on the way on each. Latencies at a given rate count
