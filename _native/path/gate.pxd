@@ -44,12 +44,8 @@ cdef class Gate:
     cdef readonly dict topics             # name → Topic
     cdef Slot *slots
     cdef Py_ssize_t slots_count, slots_used
-    cdef uint8_t asked[NAME_HERE_BYTES]   # the name that was looked for last
-    cdef Py_ssize_t asked_bytes           # -1: none, or it is too long to stand here
-    cdef Py_hash_t asked_hash
 
     cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept
-    cdef void ask(self, const uint8_t *name, Py_ssize_t length) noexcept
     cdef int enter(self, Topic topic) except -1
     cdef Slot *slot_of(self, const uint8_t *name, Py_ssize_t length, Py_hash_t hash) noexcept
     cdef int make_room(self) except -1

@@ -98,7 +98,6 @@ cdef inline bint is_called(const Slot *slot, const uint8_t *name, Py_ssize_t len
 cdef class Gate:
     def __cinit__(self):
         self.topics = {}
-        self.asked_bytes = -1
         self.slots_count = SLOTS_MIN
         self.slots = empty_slots(SLOTS_MIN)
 
@@ -135,19 +134,10 @@ cdef class Gate:
 
     cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept:
         """The topic, borrowed, or NULL. Its memory is on the way: do something else first."""
-        cdef Slot *slot
-        if length != self.asked_bytes or not fa_same(self.asked, name, length):
-            self.ask(name, length)
-        slot = self.slot_of(name, length, self.asked_hash)
+        cdef Slot *slot = self.slot_of(name, length, fa_hash_bytes(name, length))
         fa_prefetch(slot.topic)
         fa_prefetch(<uint8_t *> slot.topic + LINE_BYTES)
         return slot.topic
-
-    cdef void ask(self, const uint8_t *name, Py_ssize_t length) noexcept:
-        """Hash a name, and keep it: the next one is mostly the same."""
-        self.asked_hash = fa_hash_bytes(name, length)
-        self.asked_bytes = length if length <= NAME_HERE_BYTES else -1
-        memcpy(self.asked, name, min(length, <Py_ssize_t> NAME_HERE_BYTES))
 
     cdef int enter(self, Topic topic) except -1:
         cdef Slot *slot
