@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from bench import results
 from bench.backing import Reserve
@@ -29,6 +30,8 @@ from bench.servers import Server
 
 HERTZ = 997
 TOP = 12
+TICKS_MIN = 30
+"""Fewer clock ticks may have missed the kernel, or all else."""
 SECONDS = 5.0
 LINE = re.compile(r"^\s*[0-9a-f]+ (?P<symbol>.+) \((?P<object>[^()]*)\)\s*$")
 OURS = "our modules"
@@ -149,11 +152,12 @@ def has_perf() -> bool:
 
 def coarse(row: Row, server: Server, seconds: float, part: float) -> Profile:
     """Kernel and the rest, by the clock ticks in /proc."""
-    before = times(server)
-    cpu_us = loaded(row, server, seconds, part)
-    user, system = (now - then for now, then in zip(times(server), before, strict=True))
-    whole = max(user + system, 1)
-    return Profile(row.name, cpu_us, whole, {"kernel": system / whole, "not kernel": user / whole})
+    before, found, user, system = times(server), [], 0, 0
+    while user + system < TICKS_MIN:
+        found.append(loaded(row, server, seconds, part))
+        user, system = (now - then for now, then in zip(times(server), before, strict=True))
+    whole = user + system
+    return Profile(row.name, fmean(found), whole, {"kernel": system / whole, "not kernel": user / whole})
 
 
 def profiled(row: Row, seconds: float, part: float, folder: Path) -> Profile:

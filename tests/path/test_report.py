@@ -156,6 +156,7 @@ def test_a_row_is_profiled(
     [made] = profile.main(["hot features", "--seconds", "0.2", "--part", "0.01", "--no-record"])
     assert sum(made.groups.values()) == pytest.approx(1, abs=0.01)
     assert made.groups["kernel"] > 0
+    assert made.samples >= profile.TICKS_MIN
     assert bool(made.top) == perf
     assert capsys.readouterr().out.startswith(f"{made.row}: {made.cpu_us:.2f} us a message: ")
 
