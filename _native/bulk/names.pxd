@@ -1,4 +1,5 @@
-# How many messages and bytes each name has. A name is an owner's number and some bytes; the bytes are copied.
+# How many messages and bytes each name has. A name is an owner's number and some bytes, at a place that is never NULL,
+# also of none; the bytes are copied.
 #
 # With a limit the table stays small whatever it is told: when it is full, the half with the fewest messages goes to
 # `rest`, so a name's count is a lower bound, and all counts and the rest together are exact. Without a limit numbers stay.

@@ -5,15 +5,10 @@ from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy
 
 from firearrow._native.store.record cimport Text
-from firearrow._native.store.separators cimport HIGH_BITS, first_byte, marks_of
+from firearrow._native.store.separators cimport HIGH_BITS, Piece, begin, ends_piece, first_byte, has_value, marks_of
 
 cdef enum:
     COMPARED_MAX = 32                 # so many are compared with each other, more are sorted: a text may have thousands
-
-cdef struct Piece:                    # what is between two separators, as far as it was seen
-    const uint8_t *name
-    const uint8_t *value              # NULL: no 0x01 yet
-    Pair *to                          # where it goes
 
 
 cdef Py_ssize_t pairs_at_most(const Text *text) noexcept nogil:
@@ -24,44 +19,40 @@ cdef Py_ssize_t find_pairs(const Text *text, Pair *to, bint *ascii) noexcept nog
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = at + text.length
     cdef Piece piece
+    cdef Pair *next = to
     cdef uint64_t eight, marks, all_bits = 0
-    piece.name = at
-    piece.value = NULL
-    piece.to = to
+    begin(&piece, at)
     while end - at >= 8:
         memcpy(&eight, at, 8)
         all_bits |= eight
         marks = marks_of(eight)
         while marks:
-            separator(&piece, at + first_byte(marks))
+            separator(&piece, at + first_byte(marks), &next)
             marks &= marks - 1
         at += 8
     while at < end:
-        separator(&piece, at)
+        separator(&piece, at, &next)
         all_bits |= at[0]
         at += 1
-    close(&piece, end)
+    take(&piece, end, &next)
     ascii[0] = all_bits & HIGH_BITS == 0
-    return last_ones(to, piece.to - to)
+    return last_ones(to, next - to)
 
 
-cdef inline void separator(Piece *piece, const uint8_t *at) noexcept nogil:
-    if at[0] == 1 and piece.value is NULL:
-        piece.value = at + 1
-    elif at[0] == 2:
-        close(piece, at)
-        piece.name = at + 1
-        piece.value = NULL
+cdef inline void separator(Piece *piece, const uint8_t *at, Pair **to) noexcept nogil:
+    if ends_piece(piece, at):
+        take(piece, at, to)
+        begin(piece, at + 1)
 
 
-cdef inline void close(Piece *piece, const uint8_t *end) noexcept nogil:
-    if piece.value is NULL or piece.value - 1 == piece.name or piece.value == end:
+cdef inline void take(const Piece *piece, const uint8_t *end, Pair **to) noexcept nogil:
+    if not has_value(piece, end) or piece.value - 1 == piece.name:
         return
-    piece.to.name.at = piece.name
-    piece.to.name.length = piece.value - 1 - piece.name
-    piece.to.value.at = piece.value
-    piece.to.value.length = end - piece.value
-    piece.to += 1
+    to[0].name.at = piece.name
+    to[0].name.length = piece.value - 1 - piece.name
+    to[0].value.at = piece.value
+    to[0].value.length = end - piece.value
+    to[0] += 1
 
 
 cdef Py_ssize_t last_ones(Pair *pairs, Py_ssize_t count) noexcept nogil:

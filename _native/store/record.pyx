@@ -13,7 +13,7 @@ from firearrow._native.store.layout cimport (
     AT_SYS_FLAG, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_END_BYTES, RECORD_FIXED_BYTES,
     SYS_BORN_V6, SYS_STORE_V6, TOPIC_V1_BYTES_MAX,
 )
-from firearrow._native.store.separators cimport first_byte, marks_of
+from firearrow._native.store.separators cimport Piece, begin, ends_piece, first_byte, has_value, marks_of
 
 
 cdef Py_ssize_t record_bytes(const Message *message) noexcept nogil:
@@ -134,55 +134,40 @@ cdef int64_t store_time_at(const uint8_t *record) noexcept nogil:
     return get_i64(record + AT_BORN_HOST + (HOST_V6_BYTES if get_i32(record + AT_SYS_FLAG) & SYS_BORN_V6 else HOST_V4_BYTES))
 
 
-cdef struct Piece:                    # what is between two separators, as far as it was seen
-    const uint8_t *name
-    const uint8_t *value              # NULL: no 0x01 yet
-
-
 cdef void scan_properties(const Text *text, Properties *found) noexcept nogil:
     """`name 0x01 value 0x02 …`; pieces without 0x01 or value are passed over, the last of equal names wins."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = text.at + text.length
-    cdef Piece piece = Piece(name=at, value=NULL)
+    cdef Piece piece
     cdef uint64_t eight, marks
     clear(found)
+    begin(&piece, at)
     while end - at >= 8:
         memcpy(&eight, at, 8)
-        separators(&piece, at, marks_of(eight), found)
+        marks = marks_of(eight)
+        while marks:
+            separator(&piece, at + first_byte(marks), found)
+            marks &= marks - 1
         at += 8
-    if at < end and text.length >= 8:        # the last eight once more, without those that were looked at
-        memcpy(&eight, end - 8, 8)
-        separators(&piece, end - 8, marks_of(eight) & ~<uint64_t> 0 << 8 * (8 - (end - at)), found)
-        at = end
     while at < end:
         separator(&piece, at, found)
         at += 1
-    close(&piece, end, found)
-
-
-cdef inline void separators(Piece *piece, const uint8_t *eight, uint64_t marks, Properties *found) noexcept nogil:
-    while marks:
-        separator(piece, eight + first_byte(marks), found)
-        marks &= marks - 1
+    take(&piece, end, found)
 
 
 cdef inline void separator(Piece *piece, const uint8_t *at, Properties *found) noexcept nogil:
-    if at[0] == 1 and piece.value is NULL:
-        piece.value = at + 1
-    elif at[0] == 2:
-        close(piece, at, found)
-        piece.name = at + 1
-        piece.value = NULL
+    if ends_piece(piece, at):
+        take(piece, at, found)
+        begin(piece, at + 1)
 
 
-cdef inline void close(const Piece *piece, const uint8_t *end, Properties *found) noexcept nogil:
+cdef inline void take(const Piece *piece, const uint8_t *end, Properties *found) noexcept nogil:
     cdef Text *slot
-    if piece.value is NULL or piece.value == end:
-        return
-    slot = slot_of(piece.name, piece.value - 1 - piece.name, found)
-    if slot is not NULL:
-        slot.at = piece.value
-        slot.length = end - piece.value
+    if has_value(piece, end):
+        slot = slot_of(piece.name, piece.value - 1 - piece.name, found)
+        if slot is not NULL:
+            slot.at = piece.value
+            slot.length = end - piece.value
 
 
 cdef inline Text *slot_of(const uint8_t *name, Py_ssize_t length, Properties *found) noexcept nogil:

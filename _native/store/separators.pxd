@@ -2,8 +2,11 @@
 #
 #   marks = marks_of(eight)             the high bit of each byte that is 0, 1 or 2: who looks tells which
 #   first_byte(marks)                   its place among the eight; `marks &= marks - 1` goes on to the next one
+#   ends_piece(piece, at)               a marked byte is told of; True: the piece ends there, who looks takes it, and `begin`s
+#                                       the next one behind
+#   has_value(piece, end)               it is `name 0x01 value`; the name may be empty
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 cdef extern from *:
     """
@@ -16,9 +19,29 @@ cdef extern from *:
     const uint64_t HIGH_BITS "FA_HIGH_BITS", THREES "FA_THREES"
 
 
+cdef struct Piece:                    # what is between two separators, as far as it was seen
+    const uint8_t *name
+    const uint8_t *value              # NULL: no 0x01 yet
+
+
 cdef inline uint64_t marks_of(uint64_t eight) noexcept nogil:
     return ~((eight | HIGH_BITS) - THREES) & ~eight & HIGH_BITS
 
 
 cdef inline int first_byte(uint64_t marks) noexcept nogil:
     return fa_lowest_bit(marks) >> 3
+
+
+cdef inline void begin(Piece *piece, const uint8_t *at) noexcept nogil:
+    piece.name = at
+    piece.value = NULL
+
+
+cdef inline bint ends_piece(Piece *piece, const uint8_t *at) noexcept nogil:
+    if at[0] == 1 and piece.value is NULL:
+        piece.value = at + 1
+    return at[0] == 2
+
+
+cdef inline bint has_value(const Piece *piece, const uint8_t *end) noexcept nogil:
+    return piece.value is not NULL and piece.value != end

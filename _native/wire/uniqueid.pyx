@@ -2,10 +2,12 @@
 
 cimport cython
 from cpython.unicode cimport PyUnicode_New
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 from libc.time cimport localtime_r, mktime, time_t, tm
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+from firearrow._native.wire.written cimport HEXADECIMAL_BYTES, hexadecimal
 
 cdef extern from "Python.h":
     void *PyUnicode_DATA(object)
@@ -13,8 +15,6 @@ cdef extern from "Python.h":
 cdef enum:
     TAIL = 12                     # ms and counter
     STEP_BACK_MS = 1000000
-
-cdef const char *DIGITS = "0123456789ABCDEF"
 
 
 @cython.final
@@ -37,6 +37,7 @@ cdef class UniqueIds:
         return text
 
     cdef void write(self, char *to, int64_t now_ms) noexcept:
+        cdef uint8_t digits[HEXADECIMAL_BYTES]
         cdef int64_t elapsed
         cdef Py_ssize_t prefix = self.length - TAIL
         if now_ms >= self.month_end:
@@ -45,8 +46,8 @@ cdef class UniqueIds:
         if -STEP_BACK_MS < elapsed < 0:
             elapsed = 0
         memcpy(to, self.prefix, prefix)
-        put_hex(to + prefix, <uint32_t> elapsed, 8)
-        put_hex(to + prefix + 8, self.counter, 4)
+        hexadecimal(digits, <uint64_t> elapsed << 32 | <uint64_t> self.counter << 16)
+        memcpy(to + prefix, digits, TAIL)
         self.counter += 1
 
     cdef void turn_month(self, int64_t now_ms) noexcept:
@@ -61,10 +62,3 @@ cdef inline int64_t month_ms(int year, int month) noexcept nogil:
     """When it begins by the local clock, in ms. `month` may be 12: the next year's first."""
     cdef tm first = tm(tm_year=year, tm_mon=month, tm_mday=1, tm_hour=0, tm_min=0, tm_sec=0, tm_isdst=-1)
     return <int64_t> mktime(&first) * 1000
-
-
-cdef inline void put_hex(char *to, uint32_t value, int digits) noexcept nogil:
-    while digits:
-        digits -= 1
-        to[digits] = DIGITS[value & 15]
-        value >>= 4

@@ -20,6 +20,7 @@ cdef extern from *:
 
 cdef enum:
     DECIMAL_BYTES = 21            # room for one: a sign and 20 bytes, which are written whatever the number is
+    HEXADECIMAL_BYTES = 16
 
 
 cdef inline uint8_t *literal(uint8_t *to, const char *text, Py_ssize_t length) noexcept nogil:
