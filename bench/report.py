@@ -106,13 +106,8 @@ def _goals(runs: list[Run]) -> str:
             out_of_reach = not reached and found.floor is not None and not goal.met(found.floor)
             met += reached
             beyond += out_of_reach
-            word = (
-                "reached"
-                if reached
-                else "**not reached**, nor by the floor"
-                if out_of_reach
-                else "**not reached**"
-            )
+            word = "reached" if reached else "**not reached**"
+            word += ", nor by the floor" if out_of_reach else ""
             floor = "" if found.floor is None else f"{found.floor:,g}"
             lines.append(f"{start} {found.value:,g} | {floor} | {word} | `{run.commit}` |")
     told = f"{met} of {count} goals are reached; {beyond} of the others the floor does not reach, either."

@@ -121,7 +121,6 @@ def synced(connections: int, depth: int, requests: int, of_async: float, of_apac
             "firearrow synced": work,
             OURS: work,
             "synced floor": sending(128, connections, depth, requests, check=False),
-            "floor": sending(128, connections, depth, requests, check=False),
             "redis synced XADD": redis(frames.redis_adds, 128, connections, depth, requests // 2),
             "apache synced": sending(128, connections, depth, requests // 8),
         },

@@ -80,7 +80,7 @@ def outcomes(row: Row, found: Found) -> list[Outcome]:
                     goal.at_most,
                     rounded(value),
                     goal.met(value),
-                    rounded(floor) if floor else None,
+                    None if floor is None else rounded(floor),
                 )
             )
     return told

@@ -95,7 +95,7 @@ class Row:
     """What goes on at a server while its load runs."""
     rounds_max: int = 100
     floor: str = ""
-    """Which of the servers does the least that this work needs; what it does not reach, nobody does here."""
+    """Which of the servers does the least that this work needs, if one of them does."""
 
     def entered(self, name: str, server: Server, part: float) -> AbstractContextManager[object]:
         beside = self.beside.get(name)

@@ -16,6 +16,7 @@ import pytest
 from bench import backing, compare, flow, frames, load, results, rows
 from bench.load import LoadError
 from bench.measuring import measured
+from bench.pace import Pace
 from bench.ports import free_port
 from bench.processes import TICK_S, cpu_s
 from bench.programs import ROOT
@@ -97,6 +98,13 @@ def test_files_to_be_read_are_in_the_cache(
         with backing.kept(tmp_path):
             for place in range(0, 3 << 20, 1 << 20):
                 assert os.preadv(file.fileno(), [bytearray(16)], place, os.RWF_NOWAIT) == 16
+
+
+def test_a_cpu_lags_behind_its_best() -> None:
+    cpus, pace = os.sched_getaffinity(0), Pace()
+    assert pace.lag() == 0
+    assert all(pace.lag() >= 0 for _ in range(3))
+    assert os.sched_getaffinity(0) == cpus
 
 
 def test_a_floor_keeps_its_newest_file_alone(tmp_path: Path) -> None:
