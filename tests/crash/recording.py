@@ -12,6 +12,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.preload import preloading
+
 SOURCE = Path(__file__).with_name("recorder.c")
 HEAD = struct.Struct("<B3xIqqI")
 WORKLOAD_S = 60
@@ -70,7 +72,7 @@ def build(folder: Path) -> Path:
 def record(library: Path, root: Path, workload: str, seed: int) -> list[Op]:
     """What the workload did to the files below `root`, an empty folder. CalledProcessError if it failed."""
     path = root.with_name(f"{root.name}.log")
-    environment = {**os.environ, "LD_PRELOAD": str(library), "CRASH_ROOT": str(root), "CRASH_LOG": str(path)}
+    environment = os.environ | preloading(library) | {"CRASH_ROOT": str(root), "CRASH_LOG": str(path)}
     command = [sys.executable, "-m", "tests.crash.workload", workload, str(root), str(seed)]
     try:
         subprocess.run(command, env=environment, check=True, timeout=WORKLOAD_S)

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.preload import preloading
+
 HEADER = struct.Struct("<qq48x")
 RULE = struct.Struct("<iiqqq224s")
 RULES_MAX = 8
@@ -47,7 +49,7 @@ class Shim:
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)
         self._rules = 0
-        self.environment = {"LD_PRELOAD": str(library()), "FIREARROW_FAULTS": str(path)}
+        self.environment = preloading(library()) | {"FIREARROW_FAULTS": str(path)}
 
     def fail(self, call: Call, error: int, path: str = "", *, passes: int = 0, times: int = NO_END) -> int:
         """Let `call` fail with errno `error` on paths that hold `path`, after `passes` good ones; the rule's number."""
