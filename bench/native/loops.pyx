@@ -5,7 +5,7 @@ The store's parts come out of an open MessageStore and are left as no broker may
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from firearrow._native.store.bytes cimport get_i32
@@ -28,6 +28,8 @@ cdef enum:
     ENTRY = 20
     ENTRY_SIZE_AT = 8
     ROOM = 1 << 16
+
+cdef uint32_t GOLDEN = 2654435761U      # multiples of it spread over 32 bits
 
 
 def frames(bytes window):
@@ -170,7 +172,7 @@ cdef class Parts:
         for n in range(0, times, TURN_KEYS):
             turn = min(times - n, <int64_t> TURN_KEYS)
             for key in range(turn):
-                hashes[key] = <int32_t> ((n + key) * 2654435761 & 0x7FFFFFFF)
+                hashes[key] = <int32_t> (<uint32_t> (n + key) * GOLDEN & 0x7FFFFFFF)
             self.index.make_room(turn)
             self.index.call_for(hashes, turn)
             for key in range(turn):
