@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -177,8 +178,9 @@ int rename(const char *from, const char *to) {
 
 static int64_t set_by(void) { return control == NULL ? 0 : __atomic_load_n(&control->wall_ns, __ATOMIC_RELAXED); }
 
+/* The system call itself: a sanitizer before us asks for the time while it looks for this very function. */
 int clock_gettime(clockid_t which, struct timespec *now) {
-    int status = REAL(clock_gettime)(which, now);
+    int status = (int) syscall(SYS_clock_gettime, which, now);
     if (status == 0 && (which == CLOCK_REALTIME || which == CLOCK_REALTIME_COARSE)) {
         int64_t ns = now->tv_sec * INT64_C(1000000000) + now->tv_nsec + set_by();
         now->tv_sec = ns / 1000000000;
