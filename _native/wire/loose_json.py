@@ -4,6 +4,7 @@
 care. Knows no table and no queue: what an object as a key means the caller says. Any thread.
 """
 
+import json
 import re
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -15,6 +16,7 @@ DEPTH_MAX = 64
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BARE = re.compile(rb"[-+.\w$]+")
+_BEYOND_A_LONG = re.compile(rb"[0-9]{19}")
 
 
 class JsonError(ValueError):
@@ -24,6 +26,15 @@ class JsonError(ValueError):
 def read(raw: bytes, key_of: Callable[[dict[Any, Any]], Hashable]) -> Any:  # noqa: ANN401
     """The value of a text; `key_of` gives the key that an object stands for, or None. JsonError."""
     return _Reader(raw, key_of).whole()
+
+
+def read_strictly(raw: bytes) -> Any:  # noqa: ANN401
+    """The value of a text that is JSON as it stands, its integers exact. ValueError, RecursionError.
+
+    orjson, which makes floats of integers beyond 64 bits: a text that may hold one is read again.
+    """
+    value = orjson.loads(raw)
+    return json.loads(raw) if _BEYOND_A_LONG.search(raw) else value
 
 
 class _Reader:
@@ -88,8 +99,8 @@ class _Reader:
         if match is None:
             raise self._wrong("no value")
         try:
-            value = orjson.loads(match[0])
-        except orjson.JSONDecodeError:
+            value = read_strictly(match[0])
+        except ValueError:
             raise self._wrong("no value") from None
         self._at = match.end()
         return value

@@ -8,10 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-import orjson
-
 from firearrow._native.wire.loose_json import JsonError as JsonError  # noqa: PLC0414 (handed on)
-from firearrow._native.wire.loose_json import read
+from firearrow._native.wire.loose_json import read, read_strictly
 from firearrow.client.message import MessageQueue
 
 BYTES_MAX = 16 << 20
@@ -23,8 +21,8 @@ def loads(data: bytes | str) -> Any:  # noqa: ANN401
     if len(raw) > BYTES_MAX:
         raise JsonError(f"JSON of {len(raw)} bytes, at most {BYTES_MAX}")
     try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        return read_strictly(raw)
+    except (ValueError, RecursionError):
         return read(raw, message_queue)
 
 

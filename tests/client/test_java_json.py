@@ -117,6 +117,17 @@ def test_what_is_written_is_read(value: object) -> None:
         assert java_json.loads(java_json.dumps(value, pretty=pretty)) == value
 
 
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 1 << 64, 10**300])
+def test_integers_beyond_64_bits_are_exact(number: int) -> None:
+    assert java_json.loads(f"[{number}]") == [number], "JSON"
+    assert java_json.loads(f"{{0:{number}}}") == {"0": number}, "and what is none"
+
+
+def test_deep_and_long_is_refused() -> None:
+    with pytest.raises(JsonError, match="nested deeper"):
+        java_json.loads("[" * 1020 + "9" * 19 + "]" * 1020)
+
+
 @given(scalars | st.lists(scalars) | st.dictionaries(st.text(), scalars))
 def test_all_json_is_read(value: object) -> None:
     assert java_json.loads(json.dumps(value)) == value
