@@ -11,6 +11,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.path.count cimport Count
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.store cimport MessageStore
+from firearrow._native.wire.frame cimport Frame
+from firearrow._native.wire.json cimport Span
 
 cdef enum:
     NAME_HERE_BYTES = 46
@@ -46,6 +48,7 @@ cdef class Gate:
     cdef Py_ssize_t slots_count, slots_used
 
     cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept
+    cdef void call_for_next(self, const Frame *frame, const Span *name) noexcept
     cdef int enter(self, Topic topic) except -1
     cdef Slot *slot_of(self, const uint8_t *name, Py_ssize_t length, Py_hash_t hash) noexcept
     cdef int make_room(self) except -1

@@ -28,6 +28,7 @@ cdef enum:
     LINE_BYTES = 64
     HUGE_BYTES = 2097152
     SLOTS_MIN = 64
+    FAR_SLOTS = 4096              # as many do not stay near the processor beside all else
     QUEUES_MAX = 65536            # the store takes no greater number than the one below
 
 
@@ -138,6 +139,12 @@ cdef class Gate:
         fa_prefetch(slot.topic)
         fa_prefetch(<uint8_t *> slot.topic + LINE_BYTES)
         return slot.topic
+
+    cdef void call_for_next(self, const Frame *frame, const Span *name) noexcept:
+        """The topic of the frame behind this one is probably as long, and at the same place: its slot is wanted soon."""
+        cdef const uint8_t *following = name.at + frame.size
+        if self.slots_count >= FAR_SLOTS and frame.behind >= following + name.length - (frame.body + frame.body_bytes):
+            fa_prefetch(&self.slots[fa_hash_bytes(following, name.length) & (self.slots_count - 1)])
 
     cdef int enter(self, Topic topic) except -1:
         cdef Slot *slot

@@ -89,6 +89,7 @@ cdef class Sender:
         if not topic.sendable or fields.queue_id >= topic.queues:
             return NOT_MINE
         topic.call_for_last()
+        self.gate.call_for_next(frame, name)
         run = self.open_run()
         if run.now_ms < self.from_ms:
             return NOT_MINE

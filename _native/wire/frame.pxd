@@ -24,6 +24,7 @@ cdef struct Frame:
     const uint8_t *body
     Py_ssize_t body_bytes
     Py_ssize_t size               # of the whole frame; set as soon as the length word is there
+    Py_ssize_t behind             # bytes of the window that follow it: more frames, or a part of one
 
 cdef int next_frame(const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_max, Frame *frame) noexcept nogil
 cdef str frame_fault(int reason)

@@ -26,6 +26,7 @@ cdef int next_frame(const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_ma
     frame.header = at + FRAME_BYTES_MIN
     frame.body = frame.header + frame.header_bytes
     frame.body_bytes = frame.size - FRAME_BYTES_MIN - frame.header_bytes
+    frame.behind = available - frame.size
     return FRAME_WHOLE
 
 

@@ -52,6 +52,21 @@ def test_plain_sends_are_taken(room: Room) -> None:
     assert (room.stats.put_times, room.store.max_offset("T", 0), room.store.max_offset("T", 1)) == (10, 5, 5)
 
 
+@pytest.mark.parametrize("piece_bytes", [64, 511, 7000])
+def test_very_many_topics_are_told_apart(room: Room, piece_bytes: int) -> None:
+    """So many that the lane looks ahead to the next frame's topic: of another length, half there, or not at all."""
+    for n in range(1500):
+        room.gate.put(f"many-{n}", queues=1, sendable=True)
+    topics = [f"many-{n}" for n in range(5, 1500, 7)]
+    line, data = Line(room), b"".join(plain(n, topic=topic) for n, topic in enumerate(topics))
+    for at in range(0, len(data), piece_bytes):
+        line.feed(data[at : at + piece_bytes])
+    room.loop.turn()
+    assert not line.slow
+    assert line.answers() == [(n, 0) for n in range(len(topics))]
+    assert [room.store.max_offset(topic, 0) for topic in topics] == [1] * len(topics)
+
+
 @pytest.mark.parametrize(
     "frame",
     [
