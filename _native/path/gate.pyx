@@ -141,7 +141,8 @@ cdef class Gate:
         return slot.topic
 
     cdef void call_for_next(self, const Frame *frame, const Span *name) noexcept:
-        """The topic of the frame behind this one is probably as long, and at the same place: its slot is wanted soon."""
+        """The slot of the topic in the frame behind this one is wanted soon: it is probably as long as `name`, which stands
+        in this frame's header, and at the same place."""
         cdef const uint8_t *following = name.at + frame.size
         if self.slots_count >= FAR_SLOTS and frame.behind >= following + name.length - (frame.body + frame.body_bytes):
             fa_prefetch(&self.slots[fa_hash_bytes(following, name.length) & (self.slots_count - 1)])

@@ -20,6 +20,7 @@ from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.sessions import register
 from tests.spark.damaging import COUNT, fill
+from tests.spark.indexed import fill_indexed
 from tests.spark.stores import BROKER, SETTINGS, Golden, KnownStore, send_known, unpacked
 from tests.store.stores import open_store
 
@@ -177,6 +178,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> KnownStore:
         messages = send_known(running.name_server)
         assert running.stop() == 0
     return KnownStore(root, messages)
+
+
+@pytest.fixture(scope="session")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of several index files, not to be changed (see indexed.py)."""
+    root = tmp_path_factory.mktemp("indexed") / "store"
+    fill_indexed(root)
+    return root
 
 
 @pytest.fixture(scope="session", params=["store-apache", "store-apache-crashed"])

@@ -41,6 +41,7 @@ final class Consumers {
         consumer.setConsumeThreadMax(2);
         consumer.setPersistConsumerOffsetInterval(500);
         consumer.setPollNameServerInterval(500);
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000); // what was told counts: its listener may not be back yet
         Version.setModel(consumer, parameters.text("model", "CLUSTERING"));
         consumer.setConsumeFromWhere(
             ConsumeFromWhere.valueOf("CONSUME_FROM_" + parameters.text("from", "FIRST_OFFSET")));
