@@ -1,6 +1,7 @@
 """Thousands of queues: so many files are mapped at most, and those that gave their mapping back lose nothing."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def test_what_was_written_through_a_mapping_that_is_gone_is_there_after_a_kill(
     with open_store(tmp_path, segment_bytes=1 << 20) as again:
         for queue_id in range(QUEUES):
             assert len(bodies(again, queue_id=queue_id)) == 30
+
+
+def test_a_page_that_was_taken_back_is_read_alone(store: MessageStore, tmp_path: Path) -> None:
+    """`rr`: the mapping is told to be read at random."""
+    fill(store, 1)
+    maps = Path("/proc/self/smaps").read_text().split("\nVmFlags:")
+    flags = [
+        after.split("\n")[0].split() for of, after in pairwise(maps) if f"{tmp_path}/consumequeue/" in of
+    ]
+    assert len(flags) == AT_MOST
+    assert all("rr" in of_file for of_file in flags)
+    store.close()
 
 
 def test_queues_in_use_keep_their_mapping(store: MessageStore) -> None:
