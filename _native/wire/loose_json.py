@@ -4,7 +4,6 @@
 care. Knows no table and no queue: what an object as a key means the caller says. Any thread.
 """
 
-import json
 import re
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -16,31 +15,31 @@ DEPTH_MAX = 64
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BARE = re.compile(rb"[-+.\w$]+")
-_BEYOND_A_LONG = re.compile(rb"[0-9]{19}")
 
 
 class JsonError(ValueError):
     """The text is not JSON in any form that fastjson writes; says what and where."""
 
 
-def read(raw: bytes, key_of: Callable[[dict[Any, Any]], Hashable]) -> Any:  # noqa: ANN401
-    """The value of a text; `key_of` gives the key that an object stands for, or None. JsonError."""
-    return _Reader(raw, key_of).whole()
+def read(
+    raw: bytes,
+    key_of: Callable[[dict[Any, Any]], Hashable],
+    scalar_of: Callable[[bytes], Any] = orjson.loads,
+) -> Any:  # noqa: ANN401
+    """The value of a text. JsonError.
 
-
-def read_strictly(raw: bytes) -> Any:  # noqa: ANN401
-    """The value of a text that is JSON as it stands, its integers exact. ValueError, RecursionError.
-
-    orjson, which makes floats of integers beyond 64 bits: a text that may hold one is read again.
+    `key_of` gives the key that an object stands for, or None; `scalar_of` the value of a text or number, or ValueError.
     """
-    value = orjson.loads(raw)
-    return json.loads(raw) if _BEYOND_A_LONG.search(raw) else value
+    return _Reader(raw, key_of, scalar_of).whole()
 
 
 class _Reader:
-    def __init__(self, raw: bytes, key_of: Callable[[dict[Any, Any]], Hashable]) -> None:
+    def __init__(
+        self, raw: bytes, key_of: Callable[[dict[Any, Any]], Hashable], scalar_of: Callable[[bytes], Any]
+    ) -> None:
         self._raw = raw
         self._key_of = key_of
+        self._scalar_of = scalar_of
         self._at = 0
 
     def whole(self) -> Any:  # noqa: ANN401
@@ -99,7 +98,7 @@ class _Reader:
         if match is None:
             raise self._wrong("no value")
         try:
-            value = read_strictly(match[0])
+            value = self._scalar_of(match[0])
         except ValueError:
             raise self._wrong("no value") from None
         self._at = match.end()

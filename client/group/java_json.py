@@ -5,14 +5,18 @@ of Java's maps. Input is bounded in size and depth. Knows no body and no file; a
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+import orjson
+
 from firearrow._native.wire.loose_json import JsonError as JsonError  # noqa: PLC0414 (handed on)
-from firearrow._native.wire.loose_json import read, read_strictly
+from firearrow._native.wire.loose_json import read
 from firearrow.client.message import MessageQueue
 
 BYTES_MAX = 16 << 20
+_BEYOND_A_LONG = re.compile(rb"[0-9]{19}")
 
 
 def loads(data: bytes | str) -> Any:  # noqa: ANN401
@@ -21,9 +25,9 @@ def loads(data: bytes | str) -> Any:  # noqa: ANN401
     if len(raw) > BYTES_MAX:
         raise JsonError(f"JSON of {len(raw)} bytes, at most {BYTES_MAX}")
     try:
-        return read_strictly(raw)
+        return _read_strictly(raw)
     except (ValueError, RecursionError):
-        return read(raw, message_queue)
+        return read(raw, message_queue, _read_strictly)
 
 
 def dumps(value: object, *, pretty: bool = False) -> bytes:
@@ -71,6 +75,12 @@ def queue_offsets(value: object) -> dict[MessageQueue, int]:
 
 def is_integer(value: object, bits: int) -> TypeGuard[int]:
     return type(value) is int and -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+
+
+def _read_strictly(raw: bytes) -> Any:  # noqa: ANN401
+    """Of JSON as it stands: by orjson, and again if it may hold an integer beyond 64 bits, which that makes a float."""
+    value = orjson.loads(raw)
+    return json.loads(raw) if _BEYOND_A_LONG.search(raw) else value
 
 
 def _write(value: object, pieces: list[str], line: str) -> None:

@@ -120,6 +120,7 @@ def test_pretty_puts_members_on_lines_of_their_own(key: int | str) -> None:
         "{}x",
         "[1 2]",
         '{{"topic":1}:2}',
+        '{{"brokerName":"b","queueId":18446744073709551616,"topic":"t"}:5}',
         "{[1]:2}",
         '"open',
         "nul",
