@@ -18,6 +18,7 @@ import pytest
 
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.offline import by_index
 from firearrow.spark_tools.sessions import register
 from tests.spark.damaging import COUNT, fill
 from tests.spark.indexed import fill_indexed
@@ -186,6 +187,12 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("indexed") / "store"
     fill_indexed(root)
     return root
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what an index shows: nothing is read because it lies beside what is wanted."""
+    monkeypatch.setattr(by_index, "NEAR", 0)
 
 
 @pytest.fixture(scope="session", params=["store-apache", "store-apache-crashed"])

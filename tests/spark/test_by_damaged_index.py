@@ -26,6 +26,8 @@ from tests.spark.indexed import (
     wanted,
 )
 
+pytestmark = pytest.mark.usefixtures("apart")
+
 
 @pytest.fixture
 def root(indexed: Path, tmp_path: Path) -> Path:
@@ -33,25 +35,11 @@ def root(indexed: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(indexed, tmp_path / "store"))
 
 
-@pytest.fixture(autouse=True)
-def apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is read because it lies beside what is wanted."""
-    monkeypatch.setattr(by_index, "NEAR", 0)
-
-
 # ---- a damaged index ----
 
 
 def set_entry(path: Path, number: int, text: str, at: int, value: int) -> None:
     write_at(path, 40 + SLOTS * 4 + number * 20 + at, struct.pack(text, value))
-
-
-def chained(path: Path) -> int:
-    """An entry with another one before it in its chain."""
-    data = path.read_bytes()
-    return next(
-        n for n in range(1, ENTRIES) if struct.unpack_from(">i", data, 40 + SLOTS * 4 + n * 20 + 16)[0]
-    )
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {

@@ -34,11 +34,7 @@ from tests.spark.indexed import (
 from tests.spark.stores import Golden
 from tests.store.stores import open_store, properties_of, put
 
-
-@pytest.fixture(autouse=True)
-def apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is read because it lies beside what is wanted."""
-    monkeypatch.setattr(by_index, "NEAR", 0)
+pytestmark = pytest.mark.usefixtures("apart")
 
 
 # ---- what is found ----
