@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 
 from bench import flow, frames, load, rows
 from bench.load import Load
@@ -82,14 +83,9 @@ def many_topics(count: int, of_one: float) -> Row:
         def run(server: Server, part: float) -> Load:
             """First a message to each: while the server stood still, others may have pushed its pages out of memory."""
             made = frames.topic_sends(names[: _part(len(names), part)], 128)
-
-            def sent(requests: int) -> Load:
-                return load.drive(
-                    server.address, made, connections=8, depth=32, requests=requests, spread=True
-                )
-
-            sent(len(made))
-            return replace(sent(int(800_000 * part)), besides=len(made))
+            send = partial(load.drive, server.address, made, connections=8, depth=32, spread=True)
+            send(requests=len(made))
+            return replace(send(requests=int(800_000 * part)), besides=len(made))
 
         return run
 
