@@ -228,6 +228,9 @@ class PopSources:
         watch = self._watches.get(source.queue)
         if watch is None or watch.done():
             watch = self._watches[source.queue] = self._spawn(self._has_some(source, wait_s))
+            watch.add_done_callback(
+                lambda ended: ended.cancelled() or ended.exception()
+            )  # maybe nobody waits any more
         return watch
 
     async def _has_some(self, source: PopSource, wait_s: float) -> bool:
