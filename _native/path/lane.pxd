@@ -28,7 +28,8 @@ cdef class Front(Conn):
 
     cdef int put(self, const uint8_t *answers, Py_ssize_t length) except -1
     cdef int plan(self) except -1
-    cpdef flush(self)
+    cdef int pass_on(self, const uint8_t *answers, Py_ssize_t length) except -1
+    cdef int let_out(self) except -1
     cpdef cut(self, error)
 
 cdef class Lane:

@@ -2,6 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from firearrow._native.store.prefetch cimport fa_call_for
 from firearrow._native.wire.codes cimport FLAG_RESPONSE
 from firearrow._native.wire.command cimport command_from
 from firearrow._native.wire.header cimport header_fault, scan_header
@@ -10,6 +11,7 @@ from firearrow._native.wire.command import WireError
 
 cdef enum:
     KEPT = 65536                          # an output that grew larger is given back
+    FRONT_BYTES = 384                     # of a connection's own fields, about
 
 
 cdef class Lane:
@@ -40,6 +42,11 @@ cdef class Front(Conn):
         self.received(command_from(frame, &header))
         return 0
 
+    cdef void call_for(self) noexcept:
+        fa_call_for(<void *> self, FRONT_BYTES)
+        if self.pattern is not None:
+            self.pattern.call_for()
+
     # ---- answers ----
 
     cdef int put(self, const uint8_t *answers, Py_ssize_t length) except -1:
@@ -60,10 +67,21 @@ cdef class Front(Conn):
             self.flush_planned = True
         return 0
 
-    cpdef flush(self):
+    cdef int pass_on(self, const uint8_t *answers, Py_ssize_t length) except -1:
+        """As `put` and `flush`, without a copy where nothing waits before them."""
+        if self.plug is None or self.out.size > 0 or self.closed:
+            self.put(answers, length)
+            return self.let_out()
+        self.plug.push(answers, length)
+        return self.sent()
+
+    def flush(self):
+        self.let_out()
+
+    cdef int let_out(self) except -1:
         self.flush_planned = False
         if self.out.size == 0 or self.closed:
-            return
+            return 0
         self.answer_bytes = 0
         try:
             if self.plug is not None:
@@ -72,10 +90,12 @@ cdef class Front(Conn):
             else:
                 self.transport.write(self.out.take())
         except MemoryError as error:
-            return self.cut(error)
+            self.cut(error)
+            return 0
         self.sent()
         if self.out.capacity > KEPT:
             self.out = Writer()
+        return 0
 
     cpdef cut(self, error):
         """An answer could not be made, or only a part of it was sent: nothing that follows would be understood."""

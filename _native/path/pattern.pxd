@@ -29,5 +29,6 @@ cdef class Pattern:
     cdef SendFields fields        # of the last header; its values are gone
     cdef PropertyPattern properties
 
+    cdef void call_for(self) noexcept nogil
     cdef void learn(self, const Frame *frame, const SendFields *fields) noexcept nogil
     cdef bint read(self, const Frame *frame, SendFields *fields, uint8_t *room, Completed *done) noexcept nogil

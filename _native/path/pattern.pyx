@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from firearrow._native.path.fields cimport BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE, TOPIC_VALUE
+from firearrow._native.store.prefetch cimport fa_call_for
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span
 from firearrow._native.wire.pieces cimport fa_same
@@ -12,6 +13,7 @@ from firearrow._native.wire.quoted cimport take_text
 cdef enum:
     INT_DIGITS = 9                        # below the bound of 32 bits, whatever they are
     LONG_DIGITS = 18
+    LITERALS_SOON = 256                   # as many as most headers have
 
 
 cdef inline const uint8_t *number(const uint8_t *at, const uint8_t *end, int digits, int64_t *value) noexcept nogil:
@@ -32,6 +34,11 @@ cdef inline const uint8_t *number(const uint8_t *at, const uint8_t *end, int dig
 cdef class Pattern:
     def __cinit__(self):
         self.properties = PropertyPattern()
+
+    cdef void call_for(self) noexcept nogil:
+        fa_call_for(self.literals, LITERALS_SOON)
+        fa_call_for(self.gaps, sizeof(self.gaps) + sizeof(self.fields))
+        self.properties.call_for()
 
     cdef void learn(self, const Frame *frame, const SendFields *fields) noexcept nogil:
         cdef const uint8_t *at = frame.header

@@ -27,5 +27,6 @@ cdef class PropertyPattern:
     cdef bint is_ended                        # by a separator behind the last value
     cdef bint is_doubted                      # the last properties had another form
 
+    cdef void call_for(self) noexcept nogil
     cdef void learn(self, const Span *given, const Completed *done) noexcept nogil
     cdef const uint8_t *take(self, const uint8_t *at, const uint8_t *end, uint8_t *room, Completed *done) noexcept nogil

@@ -107,19 +107,18 @@ cdef class Run:
     cdef int deliver(self, int which) except -1:
         cdef Py_ssize_t n
         cdef Parcel *parcel
+        cdef Front front
         for n in range(self.count):
             parcel = &self.parcels[n]
             if is_of(parcel, which):
+                front = <Front> parcel.front
                 try:
-                    (<Front> parcel.front).put(self.answers.data + parcel.at, parcel.length)
+                    if front.flush_planned:
+                        front.put(self.answers.data + parcel.at, parcel.length)
+                    else:
+                        front.pass_on(self.answers.data + parcel.at, parcel.length)
                 except MemoryError as error:
-                    (<Front> parcel.front).cut(error)
-        for n in range(self.count):
-            if is_of(&self.parcels[n], which) and not (<Front> self.parcels[n].front).flush_planned:
-                try:
-                    (<Front> self.parcels[n].front).flush()
-                except MemoryError as error:
-                    (<Front> self.parcels[n].front).cut(error)
+                    front.cut(error)
         return 0
 
     def replace(self, other, int which):

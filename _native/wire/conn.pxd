@@ -50,8 +50,9 @@ cdef class Conn:
 
     cdef int plug_in(self, plans, Plug plug) except -1
     cdef double now(self) except -1
-    cdef uint8_t *place(self, Py_ssize_t *room) except NULL
-    cdef int arrived(self, Py_ssize_t count) except -1
+    cdef uint8_t *place(self, Py_ssize_t start, Py_ssize_t *room) except NULL
+    cdef void call_for(self) noexcept
+    cdef int arrived(self, Py_ssize_t start, Py_ssize_t count, bint late) except -1
     cdef int take(self, const Frame *frame) except -1
     cdef bint choked(self) noexcept
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1

@@ -150,11 +150,11 @@ cdef class Conn:
 
     def get_buffer(self, sizehint):
         cdef Py_ssize_t room
-        self.place(&room)
+        self.place(0, &room)
         return memoryview(self.window if self.rest_bytes < SMALL_REST else self.rest)[self.rest_bytes:]
 
     def buffer_updated(self, Py_ssize_t count):
-        self.arrived(count)
+        self.arrived(0, count, False)
 
     # ---- bytes in ----
 
@@ -169,30 +169,39 @@ cdef class Conn:
         """The loop's time, or when the engine's pass began."""
         return self.plug.now() if self.plug is not None else self.plans.time()
 
-    cdef uint8_t *place(self, Py_ssize_t *room) except NULL:
-        """Where the next bytes go, and for how many there is room; `arrived` must follow before anything else."""
+    cdef uint8_t *place(self, Py_ssize_t start, Py_ssize_t *room) except NULL:
+        """Where the next bytes go, behind `start` bytes of others in the window, and for how many there is room; `arrived`
+        must follow before anything else."""
         cdef bytearray held = self.window
         if self.rest_bytes >= SMALL_REST:
             if self.rest_bytes == len(self.rest):
                 self.widen()
             held = self.rest
-        room[0] = len(held) - self.rest_bytes
-        return <uint8_t *> PyByteArray_AS_STRING(held) + self.rest_bytes
+            start = 0
+        room[0] = len(held) - start - self.rest_bytes
+        return <uint8_t *> PyByteArray_AS_STRING(held) + start + self.rest_bytes
 
-    cdef int arrived(self, Py_ssize_t count) except -1:
+    cdef void call_for(self) noexcept:
+        """Bytes will arrive soon: what is asked for then is wanted near the processor."""
+
+    cdef int arrived(self, Py_ssize_t start, Py_ssize_t count, bint late) except -1:
+        """`late`: there is no time for them now."""
         cdef uint8_t *at
         cdef Py_ssize_t available = self.rest_bytes + count
-        cdef Py_ssize_t taken
+        cdef Py_ssize_t taken = 0
         self.last_seen = self.now()
         if self.rest_bytes < SMALL_REST:
-            at = <uint8_t *> PyByteArray_AS_STRING(self.window)
+            at = <uint8_t *> PyByteArray_AS_STRING(self.window) + start
             if self.rest_bytes:
                 memcpy(at, PyByteArray_AS_STRING(self.rest), self.rest_bytes)
         else:
             at = <uint8_t *> PyByteArray_AS_STRING(self.rest)
-        taken = self.deliver(at, available)
+        if not late:
+            taken = self.deliver(at, available)
         if taken >= 0:
             self.keep(at + taken, available - taken)
+        if late:
+            self.balance(True)
         return 0
 
     # ---- the frame loop ----

@@ -13,7 +13,7 @@ from posix.unistd cimport close
 from firearrow._native.wire.clocks cimport nanoseconds
 
 cdef extern from "<sys/epoll.h>" nogil:
-    enum: EPOLLIN, EPOLLOUT, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
+    enum: EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLET, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
     ctypedef union epoll_data_t:
         void *ptr
     struct epoll_event:
@@ -25,12 +25,31 @@ cdef extern from "<sys/epoll.h>" nogil:
 
 cdef extern from "<sys/socket.h>" nogil:
     enum: MSG_DONTWAIT, MSG_NOSIGNAL
-    ssize_t recv(int fd, void *buffer, size_t length, int flags)
-    ssize_t send(int fd, const void *buffer, size_t length, int flags)
+
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+
+    /* The C library's own let a thread be cancelled in them: two atomic operations each once there are threads. */
+    static ssize_t receive_now(int fd, void *to, size_t length, int flags)
+    {
+        return syscall(SYS_recvfrom, fd, to, length, flags, NULL, NULL);
+    }
+
+    static ssize_t send_now(int fd, const void *data, size_t length, int flags)
+    {
+        return syscall(SYS_sendto, fd, data, length, flags, NULL, 0);
+    }
+    """
+    ssize_t receive_now(int fd, void *to, size_t length, int flags) noexcept nogil
+    ssize_t send_now(int fd, const void *data, size_t length, int flags) noexcept nogil
 
 cdef enum:
-    EVENTS_MAX = 64
     LOOK_AT_THE_CLOCK = 4                 # sockets between two looks
+    TOGETHER_BYTES = 32768                # so much of several sockets stays near the processor until it is handed over
+    LINE_BYTES = 64
     PASS_NS = 2000000
     BACKLOG_KEPT = 65536                  # one that grew larger is given back when it is empty
 
@@ -90,8 +109,10 @@ cdef class Engine:
         return wire
 
     cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1:
+        """Name it when it is ready, which it may be already, and again when something more comes: not for what it has left.
+        Its end is named beside the last bytes."""
         cdef epoll_event event
-        event.events = interest
+        event.events = interest | <uint32_t> EPOLLET | (<uint32_t> EPOLLRDHUP if interest & EPOLLIN else 0)
         event.data.ptr = <void *> wire
         if epoll_ctl(self.epoll, EPOLL_CTL_MOD if known else EPOLL_CTL_ADD, wire.fd, &event) < 0:
             raise OSError(errno, os.strerror(errno))
@@ -139,34 +160,75 @@ cdef class Engine:
         if count < 0 and errno != EINTR:
             raise OSError(errno, os.strerror(errno))
         for n in range(count):
-            self.serve(<Wire> events[n].data.ptr, events[n].events)
+            self.serve(<Wire> events[n].data.ptr, events[n].events, deadline)
             if n % LOOK_AT_THE_CLOCK == LOOK_AT_THE_CLOCK - 1 and nanoseconds() > deadline:
                 for left in range(n + 1, count):
                     self.waiting.append((<Wire> events[left].data.ptr, events[left].events))
                 break
-        return 0
+        return self.hand_over(deadline)
 
     cdef int serve_waiting(self, long long deadline) except -1:
         """Those that the pass before had no time for, before anybody else."""
         while self.waiting:
             wire, ready = self.waiting.popleft()
-            self.serve(<Wire> wire, ready)
+            self.serve(<Wire> wire, ready, deadline)
             if nanoseconds() > deadline:
                 break
-        return 0
+        return self.hand_over(deadline)
 
-    cdef int serve(self, Wire wire, uint32_t events) except -1:
+    cdef int serve(self, Wire wire, uint32_t events, long long deadline) except -1:
         """A fault of one connection ends that one. One that is not read any more since epoll named it is left alone."""
         if events & EPOLLIN and not wire.interest & EPOLLIN:
-            events &= ~<uint32_t> EPOLLIN
+            events &= ~<uint32_t> (EPOLLIN | EPOLLRDHUP)
         try:
             if events & EPOLLOUT and not wire.lost:
                 wire.drain()
+                if wire.start < wire.end and not wire.lost:
+                    self.watch(wire, wire.interest, True)
             if events & ~<uint32_t> EPOLLOUT and not wire.lost:
-                wire.receive()
+                self.read(wire, events & ~<uint32_t> (EPOLLIN | EPOLLOUT) != 0)
         except Exception as error:
-            wire.lose(error)
-            self.loop.call_exception_handler({"message": f"{wire.conn} failed", "exception": error})
+            self.give_up(wire, error)
+        if self.read_bytes >= TOGETHER_BYTES or self.read_count == EVENTS_MAX:
+            self.hand_over(deadline)
+        return 0
+
+    cdef int read(self, Wire wire, bint is_ending) except -1:
+        """Once; `hand_over` gives its connection what came. `is_ending`: there is something to hear behind the last byte."""
+        cdef Py_ssize_t room, before = wire.conn.rest_bytes
+        cdef ssize_t count = wire.receive(self.read_bytes, &room)
+        if count > 0:
+            self.reads[self.read_count] = Read(wire=<void *> wire, start=self.read_bytes, count=count)
+            self.read_count += 1
+            self.read_bytes += (before + count + LINE_BYTES - 1) & ~<Py_ssize_t> (LINE_BYTES - 1)
+        if (count == room or is_ending) and wire.interest & EPOLLIN and not wire.lost:
+            self.watch(wire, wire.interest, True)
+        return 0
+
+    cdef int hand_over(self, long long deadline) except -1:
+        """Their bytes to the connections, while the next one's memory is called for. Those that there is no time for go on
+        in the loop's next turn."""
+        cdef int n, count = self.read_count
+        cdef bint late = False
+        cdef Wire wire
+        self.read_count = 0
+        self.read_bytes = 0
+        for n in range(count):
+            wire = <Wire> self.reads[n].wire
+            if n + 1 < count:
+                (<Wire> self.reads[n + 1].wire).conn.call_for()
+            try:
+                if not wire.closing and not wire.lost:
+                    wire.conn.arrived(self.reads[n].start, self.reads[n].count, late)
+            except Exception as error:
+                self.give_up(wire, error)
+            if n % LOOK_AT_THE_CLOCK == LOOK_AT_THE_CLOCK - 1:
+                late = nanoseconds() > deadline
+        return 0
+
+    cdef int give_up(self, Wire wire, error) except -1:
+        wire.lose(error)
+        self.loop.call_exception_handler({"message": f"{wire.conn} failed", "exception": error})
         return 0
 
 
@@ -213,21 +275,22 @@ cdef class Wire(Plug):
 
     # ---- reading ----
 
-    cdef int receive(self) except -1:
-        cdef Py_ssize_t room
-        cdef uint8_t *at
+    cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *room) except -1:
+        """How many bytes came, 0 or less: none, to the connection's place behind `start` bytes of others; as many as there
+        was `room` for: more may be there."""
         cdef ssize_t count
+        room[0] = -1
         if self.closing or not self.interest & EPOLLIN:
-            return self.look_for_the_end()
-        at = self.conn.place(&room)
-        count = recv(self.fd, at, room, MSG_DONTWAIT)
-        if count > 0:
-            self.conn.arrived(count)
-        elif count == 0:
+            self.look_for_the_end()
+            return 0
+        at = self.conn.place(start, room)
+        count = receive_now(self.fd, at, room[0], MSG_DONTWAIT)
+        if count == 0:
             self.close()
-        elif not comes_again(errno):
-            self.lose(OSError(errno, os.strerror(errno)))
-        return 0
+        elif count < 0:
+            if not comes_again(errno):
+                self.lose(OSError(errno, os.strerror(errno)))
+        return max(count, 0)
 
     cdef int look_for_the_end(self) except -1:
         """An event while nothing is read: the peer is gone, and nobody will take the backlog."""
@@ -241,7 +304,7 @@ cdef class Wire(Plug):
         if self.closing or self.lost:
             return 0
         if self.start == self.end:
-            sent = send(self.fd, data, length, MSG_NOSIGNAL | MSG_DONTWAIT)
+            sent = send_now(self.fd, data, length, MSG_NOSIGNAL | MSG_DONTWAIT)
             if sent == length:
                 return 0
             if sent < 0:
@@ -278,7 +341,7 @@ cdef class Wire(Plug):
         return self.conn.account()
 
     cdef int drain(self) except -1:
-        cdef ssize_t sent = send(self.fd, self.backlog + self.start, self.end - self.start, MSG_NOSIGNAL | MSG_DONTWAIT)
+        cdef ssize_t sent = send_now(self.fd, self.backlog + self.start, self.end - self.start, MSG_NOSIGNAL | MSG_DONTWAIT)
         if sent < 0:
             if not comes_again(errno):
                 self.lose(OSError(errno, os.strerror(errno)))

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -45,6 +46,13 @@ class Room:
         theirs.settimeout(5)
         self.peers.append(theirs)
         return theirs, self.engine.add(ours, conn)
+
+    def join_by_tcp(self, conn: Conn) -> tuple[socket.socket, Wire]:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            peer = socket.create_connection(listening.getsockname(), timeout=5)
+            accepted, _ = listening.accept()
+        self.peers.append(peer)
+        return peer, self.engine.add(accepted, conn)
 
     def echo(self, answer_bytes: int | None = 0, **limits: int) -> tuple[Echo, socket.socket, Wire]:
         conn = Echo(self.loop, answer_bytes, **limits)
@@ -341,9 +349,6 @@ def test_an_abort_in_a_pass_leaves_the_pass_whole(room: Room) -> None:
 
 
 def test_a_reset_says_why(room: Room) -> None:
-    listening = socket.create_server(("127.0.0.1", 0))
-    peer = socket.create_connection(listening.getsockname())
-    accepted, _ = listening.accept()
     reasons: list[Exception | None] = []
 
     class Told(Echo):
@@ -352,13 +357,12 @@ def test_a_reset_says_why(room: Room) -> None:
             reasons.append(reason)
 
     conn = Told(room.loop)
-    wire = room.engine.add(accepted, conn)
+    peer, wire = room.join_by_tcp(conn)
     assert wire.get_extra_info("peername") == peer.getsockname()
-    assert wire.get_extra_info("sockname") == listening.getsockname()
-    assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert wire.get_extra_info("sockname") == peer.getpeername()
+    assert wire.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
-    listening.close()
     room.until(lambda: conn.losses)
     [reason] = reasons
     assert isinstance(reason, OSError)
@@ -374,3 +378,60 @@ def test_who_stops_reading_sends_on(room: Room) -> None:
     conn.send(frame(5))
     room.turns(5)
     assert [each.opaque for each in answers(peer, 1)] == [5]
+
+
+def test_what_came_beside_the_end_is_answered_and_the_end_heard(room: Room) -> None:
+    several = [Echo(room.loop, 0) for _ in range(3)]
+    peers = [room.join_by_tcp(conn)[0] for conn in several]
+    for peer in peers:
+        peer.sendall(b"".join(frame(number) for number in range(3)))
+        peer.shutdown(socket.SHUT_WR)
+    room.until(lambda: all(conn.losses for conn in several))
+    for peer in peers:
+        assert [answer.opaque for answer in answers(peer, 3)] == [0, 1, 2]
+        assert peer.recv(1) == b""
+
+
+def test_more_than_one_read_takes_is_read_on_though_nothing_more_comes(room: Room) -> None:
+    several = [room.echo(None) for _ in range(3)]
+    whole = frame(1, bytes(300_000))
+    for conn, peer, _ in several:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        peer.sendall(whole[:120_000])
+        room.turns()
+        peer.setblocking(False)
+        assert peer.send(whole[120_000:] + frame(2)) == len(whole[120_000:] + frame(2))
+        assert conn.commands == []
+    room.until(lambda: all(len(conn.commands) == 2 for conn, _, _ in several))
+
+
+def test_those_that_a_pass_has_no_time_for_go_on_later(room: Room) -> None:
+    """Their bytes were read already."""
+    seen: list[str] = []
+
+    class Slow(Echo):
+        def received(self, command: RemotingCommand) -> None:
+            time.sleep(0.001)
+            super().received(command)
+            seen.append("frame")
+
+    def tick() -> None:
+        seen.append("tick")
+        room.loop.call_soon(tick)
+
+    several = [(conn := Slow(room.loop, 0), *room.join(conn)) for _ in range(30)]
+    for number, (_, peer, _) in enumerate(several):
+        peer.sendall(frame(number) + frame(100 + number)[:7])
+    room.loop.call_soon(tick)
+    room.until(lambda: seen.count("frame") == 30)
+    together = max(len(run) for run in "".join("f" if each == "frame" else " " for each in seen).split())
+    assert together <= 10, "the loop gets its turn between"
+    for number, (_, peer, _) in enumerate(several):
+        peer.sendall(frame(100 + number)[7:])
+        assert [answer.opaque for answer in answers_later(room, several[number][0], peer)] == [number, 100 + number]
+
+
+def answers_later(room: Room, conn: Echo, peer: socket.socket) -> list[RemotingCommand]:
+    room.until(lambda: len(conn.commands) == 2)
+    room.turns()
+    return answers(peer, 2)
