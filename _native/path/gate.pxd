@@ -45,6 +45,7 @@ cdef class Topic:
 cdef class Gate:
     cdef readonly dict topics             # name → Topic
     cdef Slot *slots
+    cdef Slot *newest                     # was found last; NULL: none was since the slots lie where they lie
     cdef Py_ssize_t slots_count, slots_used
 
     cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept

@@ -46,9 +46,9 @@ cdef class Engine:
     cdef int run_planned(self) except -1
     cdef int serve_ready(self, long long deadline) except -1
     cdef int serve_waiting(self, long long deadline) except -1
-    cdef int serve(self, Wire wire, uint32_t events, long long deadline) except -1
+    cdef bint serve(self, Wire wire, uint32_t events, long long deadline) except -1
     cdef int read(self, Wire wire, bint is_ending) except -1
-    cdef int hand_over(self, long long deadline) except -1
+    cdef bint hand_over(self, long long deadline) except -1
     cdef int give_up(self, Wire wire, error) except -1
 
 cdef class Wire(Plug):

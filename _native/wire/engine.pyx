@@ -160,24 +160,26 @@ cdef class Engine:
         if count < 0 and errno != EINTR:
             raise OSError(errno, os.strerror(errno))
         for n in range(count):
-            self.serve(<Wire> events[n].data.ptr, events[n].events, deadline)
-            if n % LOOK_AT_THE_CLOCK == LOOK_AT_THE_CLOCK - 1 and nanoseconds() > deadline:
+            if self.serve(<Wire> events[n].data.ptr, events[n].events, deadline):
                 for left in range(n + 1, count):
                     self.waiting.append((<Wire> events[left].data.ptr, events[left].events))
                 break
-        return self.hand_over(deadline)
+        self.hand_over(deadline)
+        return 0
 
     cdef int serve_waiting(self, long long deadline) except -1:
         """Those that the pass before had no time for, before anybody else."""
         while self.waiting:
             wire, ready = self.waiting.popleft()
-            self.serve(<Wire> wire, ready, deadline)
-            if nanoseconds() > deadline:
+            if self.serve(<Wire> wire, ready, deadline):
                 break
-        return self.hand_over(deadline)
+        self.hand_over(deadline)
+        return 0
 
-    cdef int serve(self, Wire wire, uint32_t events, long long deadline) except -1:
-        """A fault of one connection ends that one. One that is not read any more since epoll named it is left alone."""
+    cdef bint serve(self, Wire wire, uint32_t events, long long deadline) except -1:
+        """Whether the pass has no time for others. A fault of one connection ends that one. One that is not read any more
+        since epoll named it is left alone."""
+        cdef bint late = False
         if events & EPOLLIN and not wire.interest & EPOLLIN:
             events &= ~<uint32_t> (EPOLLIN | EPOLLRDHUP)
         try:
@@ -185,13 +187,14 @@ cdef class Engine:
                 wire.drain()
                 if wire.start < wire.end and not wire.lost:
                     self.watch(wire, wire.interest, True)
+                late = nanoseconds() > deadline
             if events & ~<uint32_t> EPOLLOUT and not wire.lost:
                 self.read(wire, events & ~<uint32_t> (EPOLLIN | EPOLLOUT) != 0)
         except Exception as error:
             self.give_up(wire, error)
         if self.read_bytes >= TOGETHER_BYTES or self.read_count == EVENTS_MAX:
-            self.hand_over(deadline)
-        return 0
+            return self.hand_over(deadline) or late
+        return late
 
     cdef int read(self, Wire wire, bint is_ending) except -1:
         """Once; `hand_over` gives its connection what came. `is_ending`: there is something to hear behind the last byte."""
@@ -205,9 +208,9 @@ cdef class Engine:
             self.watch(wire, wire.interest, True)
         return 0
 
-    cdef int hand_over(self, long long deadline) except -1:
+    cdef bint hand_over(self, long long deadline) except -1:
         """Their bytes to the connections, while the next one's memory is called for. Those that there is no time for go on
-        in the loop's next turn."""
+        in the loop's next turn; whether there is none any more."""
         cdef int n, count = self.read_count
         cdef bint late = False
         cdef Wire wire
@@ -224,7 +227,7 @@ cdef class Engine:
                 self.give_up(wire, error)
             if n % LOOK_AT_THE_CLOCK == LOOK_AT_THE_CLOCK - 1:
                 late = nanoseconds() > deadline
-        return 0
+        return late
 
     cdef int give_up(self, Wire wire, error) except -1:
         wire.lose(error)
