@@ -206,9 +206,10 @@ cdef class Segment:
     cdef int open_file(self, bint create, bint writable) except -1:
         """Open, or create at full size; a file of another size is the caller's mistake to have missed. OSError."""
         cdef struct_stat about
-        cdef bytes path = os.fsencode(self.path)
+        cdef bytes path
         if self.fd >= 0:
             return 0
+        path = os.fsencode(self.path)
         if create:
             self.create_file(path)
             return 0
