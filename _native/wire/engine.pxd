@@ -62,7 +62,7 @@ cdef class Wire(Plug):
     cdef Py_ssize_t high_water
     cdef bint closing, lost, writing_paused
 
-    cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *room) except -1
+    cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *room) except -2
     cdef int look_for_the_end(self) except -1
     cdef int drain(self) except -1
     cdef int tell_room(self) except -1

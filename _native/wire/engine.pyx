@@ -204,7 +204,7 @@ cdef class Engine:
             self.reads[self.read_count] = Read(wire=<void *> wire, start=self.read_bytes, count=count)
             self.read_count += 1
             self.read_bytes += (before + count + LINE_BYTES - 1) & ~<Py_ssize_t> (LINE_BYTES - 1)
-        if (count == room or is_ending) and wire.interest & EPOLLIN and not wire.lost:
+        if (count == room or count < 0 or is_ending) and wire.interest & EPOLLIN and not wire.lost:
             self.watch(wire, wire.interest, True)
         return 0
 
@@ -278,9 +278,9 @@ cdef class Wire(Plug):
 
     # ---- reading ----
 
-    cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *room) except -1:
-        """How many bytes came, 0 or less: none, to the connection's place behind `start` bytes of others; as many as there
-        was `room` for: more may be there."""
+    cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *room) except -2:
+        """How many bytes came to the connection's place behind `start` bytes of others: as many as there was `room` for,
+        then more may be there; 0: the last ones had come; -1: none for now."""
         cdef ssize_t count
         room[0] = -1
         if self.closing or not self.interest & EPOLLIN:
@@ -290,10 +290,9 @@ cdef class Wire(Plug):
         count = receive_now(self.fd, at, room[0], MSG_DONTWAIT)
         if count == 0:
             self.close()
-        elif count < 0:
-            if not comes_again(errno):
-                self.lose(OSError(errno, os.strerror(errno)))
-        return max(count, 0)
+        elif count < 0 and not comes_again(errno):
+            self.lose(OSError(errno, os.strerror(errno)))
+        return count
 
     cdef int look_for_the_end(self) except -1:
         """An event while nothing is read: the peer is gone, and nobody will take the backlog."""
