@@ -11,7 +11,7 @@ from firearrow._native.wire.command import WireError
 
 cdef enum:
     KEPT = 65536                          # an output that grew larger is given back
-    FRONT_BYTES = 384                     # of a connection's own fields, about
+    FRONT_BYTES = 256                     # of a connection, without what a subclass of it adds
 
 
 cdef class Lane:

@@ -103,7 +103,7 @@ def test_a_turn_whose_allocation_fails_answers_all_or_closes(tmp_path: Path) -> 
             assert [asked for asked, _ in line.answers()] == [opaque] * 2 or line.wire.closed, number
             closed += line.wire.closed
         assert shaken.is_served(), number
-    assert shaken.failed > 3
+    assert shaken.failed > 1
     assert closed >= 1
     assert set(shaken.batches()) == {ITEMS}
 
