@@ -13,8 +13,8 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -32,9 +32,10 @@ HERTZ = 997
 TOP = 12
 TICKS_MIN = 30
 """Fewer clock ticks may have missed the kernel, or all else."""
-SECONDS = 5.0
+SECONDS = 3.0
 LINE = re.compile(r"^\s*[0-9a-f]+ (?P<symbol>.+) \((?P<object>[^()]*)\)\s*$")
 OURS = "our modules"
+Sampling = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,8 @@ def readable(symbol: str) -> str:
 
 
 @contextmanager
-def sampled(server: Server, file: Path) -> Iterator[None]:
-    """Entered once perf has said that it samples."""
+def sampler(server: Server, file: Path) -> Iterator[Sampling]:
+    """perf samples within what it gives, and only there."""
     pids = ",".join(str(process.pid) for process in server.processes)
     orders, order = os.pipe()
     answer, answers = os.pipe()
@@ -104,13 +105,21 @@ def sampled(server: Server, file: Path) -> Iterator[None]:
     ) as perf:
         os.close(orders)
         os.close(answers)
-        try:
-            os.write(order, b"enable\n")
+
+        def say(word: bytes) -> None:
+            os.write(order, word)
             if not os.read(answer, 16).startswith(b"ack"):
-                raise RuntimeError(
-                    f"perf does not sample: {perf.communicate(timeout=30)[1].decode().strip()}"
-                )
+                said = perf.communicate(timeout=30)[1].decode().strip()
+                raise RuntimeError(f"perf does not sample: it ended with {perf.returncode} {said}")
+
+        @contextmanager
+        def sampling() -> Iterator[None]:
+            say(b"enable\n")
             yield
+            say(b"disable\n")
+
+        try:
+            yield sampling
         finally:
             perf.send_signal(signal.SIGINT)
             perf.communicate(timeout=30)
@@ -127,16 +136,17 @@ def times(server: Server) -> tuple[int, int]:
     return sum(int(user) for user, _ in found), sum(int(system) for _, system in found)
 
 
-def loaded(row: Row, server: Server, seconds: float, part: float) -> float:
+def loaded(row: Row, server: Server, seconds: float, part: float, sampling: Sampling = nullcontext) -> float:
     """The row's load again and again, with memory at hand as in a comparison; the server's CPU us for a message."""
-    until, messages, used = time.monotonic() + seconds, 0, 0.0
+    spent_s, messages, used = 0.0, 0, 0.0
     with closing(Reserve(int(RESERVED_BYTES * part))) as reserve:
-        while not messages or time.monotonic() < until:
+        while spent_s < seconds:
             reserve.fill()
-            with reserve:
-                before = server.cpu_s()
+            with reserve, sampling():
+                began, before = time.monotonic(), server.cpu_s()
                 done = row.work[row.ours](server, part)
                 used += server.cpu_s() - before
+                spent_s += time.monotonic() - began
             messages += done.messages + done.besides
     return used / messages * 1e6
 
@@ -171,8 +181,8 @@ def profiled(row: Row, seconds: float, part: float, folder: Path) -> Profile:
         if not has_perf():
             return coarse(row, server, seconds, part)
         file = folder / "perf.data"
-        with sampled(server, file):
-            cpu_us = loaded(row, server, seconds, part)
+        with sampler(server, file) as sampling:
+            cpu_us = loaded(row, server, seconds, part, sampling)
         command = ["perf", "script", "-i", str(file), "-F", "ip,sym,dso"]
         script = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
         return profile_of(row.name, cpu_us, script)
@@ -199,7 +209,7 @@ def verdict(profile: Profile) -> str:
 def main(arguments: list[str] | None = None) -> list[Profile]:
     parser = argparse.ArgumentParser(prog="python -m bench.profile", description=__doc__)
     parser.add_argument("rows", nargs="*", default=[], help="names begin so; none: all")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="at least so long for each row")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of load at least, for each row")
     parser.add_argument(
         "--part", type=float, default=0.5, help="of the usual number of requests, again and again"
     )
