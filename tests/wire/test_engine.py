@@ -428,7 +428,10 @@ def test_those_that_a_pass_has_no_time_for_go_on_later(room: Room) -> None:
     assert together <= 10, "the loop gets its turn between"
     for number, (_, peer, _) in enumerate(several):
         peer.sendall(frame(100 + number)[7:])
-        assert [answer.opaque for answer in answers_later(room, several[number][0], peer)] == [number, 100 + number]
+        assert [answer.opaque for answer in answers_later(room, several[number][0], peer)] == [
+            number,
+            100 + number,
+        ]
 
 
 def answers_later(room: Room, conn: Echo, peer: socket.socket) -> list[RemotingCommand]:
