@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
-from firearrow._native.store.prefetch cimport fa_prefetch
+from firearrow._native.store.prefetch cimport fa_call_for, fa_prefetch
 from firearrow._native.wire.pieces cimport fa_same
 
 cdef extern from "<stdlib.h>" nogil:
@@ -26,6 +26,7 @@ cdef extern from *:
 
 cdef enum:
     LINE_BYTES = 64
+    CALLED_BYTES = 128            # of a topic or a queue: what a send asks for stands there
     HUGE_BYTES = 2097152
     SLOTS_MIN = 64
     FAR_SLOTS = 4096              # as many do not stay near the processor beside all else
@@ -62,8 +63,7 @@ cdef class Topic:
 
     cdef void call_for_last(self) noexcept:
         """The queue that is probably the next one is wanted soon."""
-        fa_prefetch(<uint8_t *> <void *> self.last)
-        fa_prefetch(<uint8_t *> <void *> self.last + LINE_BYTES)
+        fa_call_for(<void *> self.last, CALLED_BYTES)
 
     cdef int tell(self, stats) except -1:
         """What was put since the last time."""
@@ -138,8 +138,7 @@ cdef class Gate:
         cdef Slot *slot = self.newest
         if slot is NULL or slot.topic is NULL or not is_called(slot, name, length):
             slot = self.newest = self.slot_of(name, length, fa_hash_bytes(name, length))
-        fa_prefetch(slot.topic)
-        fa_prefetch(<uint8_t *> slot.topic + LINE_BYTES)
+        fa_call_for(slot.topic, CALLED_BYTES)
         return slot.topic
 
     cdef void call_for_next(self, const Frame *frame, const Span *name) noexcept:

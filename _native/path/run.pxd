@@ -31,4 +31,6 @@ cdef class Run(Waiting):
     cdef int begin(self, Front front, bint waits) except -1
     cdef int finish(self) except -1
     cdef int deliver(self, int which) except -1
+    cdef Py_ssize_t next_of(self, int which, Py_ssize_t n) noexcept
+    cdef int hand(self, const Parcel *parcel, bint more) except -1
     cdef void drop(self) noexcept

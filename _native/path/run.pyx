@@ -105,20 +105,28 @@ cdef class Run:
         return 0
 
     cdef int deliver(self, int which) except -1:
-        cdef Py_ssize_t n
-        cdef Parcel *parcel
-        cdef Front front
-        for n in range(self.count):
-            parcel = &self.parcels[n]
-            if is_of(parcel, which):
-                front = <Front> parcel.front
-                try:
-                    if front.flush_planned:
-                        front.put(self.answers.data + parcel.at, parcel.length)
-                    else:
-                        front.pass_on(self.answers.data + parcel.at, parcel.length)
-                except MemoryError as error:
-                    front.cut(error)
+        cdef Py_ssize_t behind, n = self.next_of(which, 0)
+        while n < self.count:
+            behind = self.next_of(which, n + 1)
+            self.hand(&self.parcels[n], behind < self.count and self.parcels[behind].front == self.parcels[n].front)
+            n = behind
+        return 0
+
+    cdef Py_ssize_t next_of(self, int which, Py_ssize_t n) noexcept:
+        while n < self.count and not is_of(&self.parcels[n], which):
+            n += 1
+        return n
+
+    cdef int hand(self, const Parcel *parcel, bint more) except -1:
+        """To its connection, which sends when no more come to it: one send for all."""
+        cdef Front front = <Front> parcel.front
+        try:
+            if more or front.flush_planned:
+                front.put(self.answers.data + parcel.at, parcel.length)
+            else:
+                front.pass_on(self.answers.data + parcel.at, parcel.length)
+        except MemoryError as error:
+            front.cut(error)
         return 0
 
     def replace(self, other, int which):

@@ -188,7 +188,7 @@ cdef class Conn:
         """`late`: there is no time for them now."""
         cdef uint8_t *at
         cdef Py_ssize_t available = self.rest_bytes + count
-        cdef Py_ssize_t taken = 0
+        cdef Py_ssize_t taken
         self.last_seen = self.now()
         if self.rest_bytes < SMALL_REST:
             at = <uint8_t *> PyByteArray_AS_STRING(self.window) + start
@@ -196,13 +196,11 @@ cdef class Conn:
                 memcpy(at, PyByteArray_AS_STRING(self.rest), self.rest_bytes)
         else:
             at = <uint8_t *> PyByteArray_AS_STRING(self.rest)
-        if not late:
-            taken = self.deliver(at, available)
-        if taken >= 0:
-            self.keep(at + taken, available - taken)
         if late:
-            self.balance(True)
-        return 0
+            self.keep(at, available)
+            return self.balance(True)
+        taken = self.deliver(at, available)
+        return self.keep(at + taken, available - taken)
 
     # ---- the frame loop ----
 

@@ -183,6 +183,29 @@ def test_who_waits_for_the_disk_is_told_of_each_message(synced: Room) -> None:
     assert line.answers() == [(n, 0) for n in (3, 4, 1, 2, 5, 6)]
 
 
+def test_answers_that_go_together_are_one_write_though_others_wait_between(
+    room: Room, tmp_path: Path
+) -> None:
+    frames = [plain(n, WAIT="false" if n in {2, 4} else "true") for n in range(1, 7)]
+    line = Line(room)
+    line.feed(*frames)
+    room.loop.turn()
+    assert [opaque for opaque, _ in line.answers()] == [1, 2, 3, 4, 5, 6]
+    assert len(line.wire.writes) == 1
+    synced = Room(tmp_path / "synced", sync_flush=True)
+    line, other = Line(synced), Line(synced)
+    line.feed(*frames)
+    other.feed(*frames)
+    synced.loop.turn()
+    assert [opaque for opaque, _ in line.answers()] == [2, 4]
+    synced.turn.synced(synced.store.sync())
+    synced.loop.turn()
+    for each in (line, other):
+        assert [opaque for opaque, _ in each.answers()] == [2, 4, 1, 3, 5, 6]
+        assert len(each.wire.writes) == 2
+    synced.store.close()
+
+
 def test_a_slow_disk_is_told_once(synced: Room) -> None:
     line = Line(synced)
     line.feed(plain(1), plain(2))
