@@ -105,6 +105,7 @@ def test_a_turn_whose_allocation_fails_answers_all_or_closes(tmp_path: Path) -> 
         assert shaken.is_served(), number
     assert shaken.failed > 1
     assert closed >= 1
+    assert shaken.failed + closed > 10, "each of a turn's allocations is met, by whomever it harms"
     assert set(shaken.batches()) == {ITEMS}
 
 
