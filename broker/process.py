@@ -1,5 +1,5 @@
-"""What a process of ours does as a process: stop on signals, know its age, give memory back, let the loop go first.
-Loop thread, but for `stand_back`."""
+"""What a process of ours does as a process: stop on signals, know its age, give memory back, have its threads, let the
+loop go first. Loop thread, but for `stand_back`."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,8 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from firearrow._native import heap
@@ -31,6 +33,14 @@ def begin(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, heard, number)
+
+
+def one_thread(name: str, begin: Callable[[], None] | None = None) -> ThreadPoolExecutor:
+    """Does one work after the other. Its thread, which starts with `begin`, is there from now on: a pool would start it
+    with the first work, and where memory has run out by then, what waits for that work would wait for ever."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=begin)
+    pool.submit(int)
+    return pool
 
 
 def stand_back() -> None:

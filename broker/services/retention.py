@@ -13,7 +13,6 @@ import functools
 import logging
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from firearrow._native.store.names import sync_folder
 from firearrow._native.store.segment import Segment
@@ -22,7 +21,7 @@ from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.disk_space import DiskUse, Pressure, pressure
-from firearrow.broker.process import stand_back
+from firearrow.broker.process import one_thread, stand_back
 
 log = logging.getLogger("firearrow.retention")
 
@@ -54,7 +53,7 @@ class Retention:
         self._clock = clock
         self._measure = measure
         self._moved = moved
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="retention", initializer=stand_back)
+        self._thread = one_thread("retention", stand_back)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._manual_rounds = 0

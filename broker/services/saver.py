@@ -9,8 +9,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+
+from firearrow.broker.process import one_thread
 
 log = logging.getLogger("firearrow.saver")
 
@@ -51,7 +52,7 @@ class Saver:
         self._loop = loop
         self._tables: dict[str, Saved] = {}
         self._waiting: deque[tuple[asyncio.Future[bool], dict[str, int]]] = deque()
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="saver")
+        self._writer = one_thread("saver")
         self._stopped = False
 
     def add(self, name: str, save: Callable[[], None]) -> None:

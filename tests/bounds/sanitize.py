@@ -28,11 +28,12 @@ FOUND = ("AddressSanitizer", "runtime error:")
 ROOMS_LEFT_OUT = {"interop", "meta"}
 """They need a JVM or Go, or look at texts alone."""
 LEFT_OUT = (
+    "tests/faults/test_memory.py::test_a_large_request_without_memory_for_it",
     "tests/path/test_bench.py::test_files_to_be_read_are_in_the_cache",
     "tests/process/test_footprint.py::test_ready_soon_and_small",
     "tests/spark/test_pack.py::test_it_is_small_and_holds_no_sources_of_compiled_modules",
 )
-"""The sanitizers make nothing of mlock, and modules and memory large."""
+"""The sanitizers make nothing of mlock, modules and memory large, and end a process that has no memory for them."""
 TIMEOUT_S = 400
 WORKERS = 2
 

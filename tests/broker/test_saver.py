@@ -45,6 +45,23 @@ def test_many_changes_are_one_write_and_saved_waits_for_it() -> None:
     assert asyncio.run(run()) == 1
 
 
+def test_no_thread_is_needed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def run() -> int:
+        file, saver = File(), Saver(asyncio.get_running_loop())
+        saver.add("t", file.save)
+        monkeypatch.setattr(threading.Thread, "start", no_memory)
+        saver.soon("t")
+        async with asyncio.timeout(10):
+            assert await saver.saved()
+        saver.stop()
+        return file.writes
+
+    assert asyncio.run(run()) == 1
+
+
 def test_a_change_during_the_write_is_written_after_it() -> None:
     async def run() -> int:
         file, saver = File(), Saver(asyncio.get_running_loop())

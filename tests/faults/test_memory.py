@@ -4,8 +4,6 @@ import contextlib
 import resource
 from pathlib import Path
 
-import pytest
-
 from firearrow._native.wire.codes import RequestCode
 from tests.faults.tally import Tally, until
 from tests.process.connection import Connection
@@ -37,11 +35,9 @@ def address_space(broker: Broker) -> int:
     return pages * resource.getpagesize()
 
 
-@pytest.mark.parametrize("flush", ["ASYNC_FLUSH"])
-def test_a_large_request_without_memory_for_it(tmp_path: Path, flush: str) -> None:
+def test_a_large_request_without_memory_for_it(tmp_path: Path) -> None:
     tally = Tally()
-    args = (*SMALL, "--set", f"flushDiskType={flush}")
-    with Broker(tmp_path / "store", *args) as broker, broker.connect() as small:
+    with Broker(tmp_path / "store", *SMALL) as broker, broker.connect() as small:
         assert tally.send(small, "M") == 0
         tally.check(small)
         room = address_space(broker) + MIB
@@ -60,5 +56,5 @@ def test_a_large_request_without_memory_for_it(tmp_path: Path, flush: str) -> No
             assert tally.send(large, "M", LARGE) == 0
         tally.check(small)
         assert broker.stop() == 0
-    with Broker(tmp_path / "store", *args) as broker, broker.connect() as connection:
+    with Broker(tmp_path / "store", *SMALL) as broker, broker.connect() as connection:
         tally.check(connection)
