@@ -27,6 +27,7 @@ cdef class ConsumeQueue:
     cdef uint8_t *tail                    # memory of the entries from `tail_from` to `tail_until`, whose disk blocks are
     cdef int64_t tail_from, tail_until    # there, too, as long as no more than `tail_seen` mappings went
     cdef int64_t tail_seen
+    cdef int32_t of_keys                  # how hashes of its topic's keys begin
 
     cdef readonly str topic
     cdef readonly str folder

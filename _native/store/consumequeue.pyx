@@ -8,6 +8,7 @@ from libc.string cimport memcpy, memset
 
 from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.commitlog cimport CommitLog
+from firearrow._native.store.keyhashes cimport keys_of
 from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
 from firearrow._native.store.mappings cimport Mappings, sync_file
 from firearrow._native.store.record cimport store_time_at
@@ -25,6 +26,8 @@ cdef class ConsumeQueue:
     def __cinit__(self, folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings=None):
         self.folder = os.fspath(folder)
         self.topic = sys.intern(topic)        # one text for all its queues
+        cdef bytes name = os.fsencode(topic)
+        self.of_keys = keys_of(name, len(name))
         self.queue_id = queue_id
         self.run = -1
         self.file_bytes = (file_bytes + ENTRY_BYTES - 1) // ENTRY_BYTES * ENTRY_BYTES

@@ -11,7 +11,7 @@ from libc.string cimport memcmp, memmove
 from firearrow._native.store.comparison cimport Comparison, is_possible, points_to
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.hash cimport java_hash_more
-from firearrow._native.store.keyhashes cimport KeyHashes
+from firearrow._native.store.keyhashes cimport KeyHashes, keys_of
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.layout cimport ENTRY_BYTES, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
@@ -131,7 +131,7 @@ cdef class Dispatch:
         cdef Staged *plan
         self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
         if self.index is not None:
-            keys = hashes.take(topic, properties)
+            keys = hashes.take(queue.of_keys if queue is not None else keys_of(topic.at, topic.length), properties)
             self.index.make_room(hashes.count + keys)
         if queue is not None:
             place = queue.promise()
@@ -294,6 +294,7 @@ cdef class Dispatch:
         cdef Py_ssize_t n
         cdef int transaction = view.sys_flag & SYS_TRANSACTION
         cdef int64_t tags_code
+        cdef int32_t of_keys
         cdef ConsumeQueue queue = None
         scan_properties(&view.properties, &properties)
         if transaction != SYS_PREPARED and transaction != SYS_ROLLBACK:
@@ -304,7 +305,8 @@ cdef class Dispatch:
             if self.lmq and properties.multi_offsets.length and allows_multi(&view.topic):
                 self.restore_multi(view, &properties, tags_code)
         if self.index is not None and transaction != SYS_ROLLBACK and view.physical_offset > indexed:
-            for n in range(self.hashes.take(&view.topic, &properties)):
+            of_keys = queue.of_keys if queue is not None else keys_of(view.topic.at, view.topic.length)
+            for n in range(self.hashes.take(of_keys, &properties)):
                 self.index.put(self.hashes.at[self.hashes.count + n], view.physical_offset, view.store_time)
         return 0
 

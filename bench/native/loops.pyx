@@ -13,7 +13,7 @@ from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.fetch cimport Picked, Scan, copy_picked, pick
 from firearrow._native.store.hash cimport body_crc, body_crc_by
-from firearrow._native.store.keyhashes cimport KeyHashes
+from firearrow._native.store.keyhashes cimport KeyHashes, keys_of
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.reading cimport StoreReading
 from firearrow._native.store.record cimport (
@@ -99,14 +99,13 @@ def check(bytes record, int64_t times):
 
 def key_hashes(bytes topic, bytes properties, int64_t times):
     """Under which hashes the index finds such a record; its properties are looked at each time."""
-    cdef Text topic_text = Text(<const uint8_t *> PyBytes_AS_STRING(topic), len(topic))
     cdef Text text = Text(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties))
     cdef KeyHashes hashes = KeyHashes.__new__(KeyHashes)
     cdef Properties found
-    cdef int32_t count = 0
+    cdef int32_t count = 0, of_keys = keys_of(topic, len(topic))
     for _ in range(times):
         scan_properties(&text, &found)
-        count = hashes.take(&topic_text, &found)
+        count = hashes.take(of_keys, &found)
     return [hashes.at[n] for n in range(count)]
 
 
