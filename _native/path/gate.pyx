@@ -29,7 +29,7 @@ cdef enum:
     CALLED_BYTES = 128            # of a topic or a queue: what a send asks for stands there
     HUGE_BYTES = 2097152
     SLOTS_MIN = 64
-    FAR_SLOTS = 4096              # as many do not stay near the processor beside all else
+    FAR_SLOTS = 512               # as many do not stay near the processor beside all else
     QUEUES_MAX = 65536            # the store takes no greater number than the one below
 
 
