@@ -7,7 +7,7 @@
 # Owner: store. Thread: the appender's; `sync` may run in another one.
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from firearrow._native.store.segment cimport Segment
 
@@ -15,6 +15,7 @@ from firearrow._native.store.segment cimport Segment
 cdef class IndexFile:
     cdef readonly Segment file
     cdef readonly int64_t slots, entries_max
+    cdef uint64_t slots_inverse
     cdef bint dirty
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1

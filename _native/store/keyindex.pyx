@@ -4,13 +4,28 @@ import datetime
 import os
 import re
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
 from firearrow._native.store.prefetch cimport fa_prefetch
 from firearrow._native.store.segment cimport Segment
 from firearrow._native.store.names import make_folder, sync_folder
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+
+    /* Lemire's: a remainder by two products, where many are taken by one divisor. A division takes several times as long. */
+    #define fa_inverse(divisor) (UINT64_MAX / (divisor) + 1)
+
+    static inline uint32_t fa_remainder(uint32_t value, uint32_t divisor, uint64_t inverse)
+    {
+        return (uint32_t) (((unsigned __int128) (inverse * value) * divisor) >> 64);
+    }
+    """
+    uint64_t fa_inverse(uint32_t divisor) noexcept nogil
+    uint32_t fa_remainder(uint32_t value, uint32_t divisor, uint64_t inverse) noexcept nogil
 
 FILE_NAME = re.compile(r"\d{17}")
 cdef enum:
@@ -29,6 +44,7 @@ cdef class IndexFile:
 
     def __cinit__(self, str path, int64_t slots, int64_t entries_max):
         self.slots = slots
+        self.slots_inverse = fa_inverse(<uint32_t> slots)
         self.entries_max = entries_max
         cdef int64_t size = INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + entries_max * INDEX_ENTRY_BYTES
         self.file = Segment(os.path.dirname(path), 0, size, os.path.basename(path))
@@ -42,7 +58,8 @@ cdef class IndexFile:
         return self.file.map + INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES + number * INDEX_ENTRY_BYTES
 
     cdef uint8_t *slot(self, int32_t key_hash) noexcept:
-        return self.file.map + INDEX_HEADER_BYTES + <uint32_t> key_hash % <uint32_t> self.slots * <int64_t> INDEX_SLOT_BYTES
+        cdef int64_t number = fa_remainder(<uint32_t> key_hash, <uint32_t> self.slots, self.slots_inverse)
+        return self.file.map + INDEX_HEADER_BYTES + number * INDEX_SLOT_BYTES
 
     def make(self):
         """Create the file with its slots reserved. OSError."""
