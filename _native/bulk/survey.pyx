@@ -7,6 +7,7 @@ from firearrow._native.bulk.faults cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG
 from firearrow._native.bulk.prefetch cimport CACHE_LINE, fa_prefetch
 from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.hash cimport body_crc, index_hash, java_hash_more
+from firearrow._native.store.keyhashes cimport keys_of
 from firearrow._native.store.layout cimport (
     AT_MAGIC, AT_SIZE, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, SYS_PREPARED, SYS_ROLLBACK,
     SYS_TRANSACTION,
@@ -231,7 +232,7 @@ cdef class Survey:
         queue = &self.known[number]
         queue.topic = <int32_t> self.topics.number_of(0, topic, length)
         queue.queue_id = queue_id
-        queue.topic_hash = java_hash_more(java_hash_more(0, topic, length), b"#", 1)
+        queue.topic_hash = keys_of(topic, length)
         return number
 
     cdef int64_t code_of(self, const RecordView *view, const Properties *properties) except? -1:

@@ -67,6 +67,11 @@ cdef bint allows_multi(const Text *topic) noexcept nogil:
     )
 
 
+cdef inline int32_t keys_begin(ConsumeQueue queue, const Text *topic) noexcept:
+    """How the hashes of its keys begin; a record that has no queue says it by its topic."""
+    return queue.of_keys if queue is not None else keys_of(topic.at, topic.length)
+
+
 cdef class Dispatch:
     def __cinit__(self, folder, int64_t queue_file_bytes, KeyIndex index, delay_levels_ms, bint lmq):
         self.folder = os.fspath(folder)
@@ -131,7 +136,7 @@ cdef class Dispatch:
         cdef Staged *plan
         self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
         if self.index is not None:
-            keys = hashes.take(queue.of_keys if queue is not None else keys_of(topic.at, topic.length), properties)
+            keys = hashes.take(keys_begin(queue, topic), properties)
             self.index.make_room(hashes.count + keys)
         if queue is not None:
             place = queue.promise()
@@ -294,7 +299,6 @@ cdef class Dispatch:
         cdef Py_ssize_t n
         cdef int transaction = view.sys_flag & SYS_TRANSACTION
         cdef int64_t tags_code
-        cdef int32_t of_keys
         cdef ConsumeQueue queue = None
         scan_properties(&view.properties, &properties)
         if transaction != SYS_PREPARED and transaction != SYS_ROLLBACK:
@@ -305,8 +309,7 @@ cdef class Dispatch:
             if self.lmq and properties.multi_offsets.length and allows_multi(&view.topic):
                 self.restore_multi(view, &properties, tags_code)
         if self.index is not None and transaction != SYS_ROLLBACK and view.physical_offset > indexed:
-            of_keys = queue.of_keys if queue is not None else keys_of(view.topic.at, view.topic.length)
-            for n in range(self.hashes.take(of_keys, &properties)):
+            for n in range(self.hashes.take(keys_begin(queue, &view.topic), &properties)):
                 self.index.put(self.hashes.at[self.hashes.count + n], view.physical_offset, view.store_time)
         return 0
 
