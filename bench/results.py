@@ -147,15 +147,15 @@ def _early(row: dict[str, Any]) -> Told:
     return Told(row["row"].removesuffix(", messages/s"), "firearrow", rates, ())
 
 
-def newest_goals(runs: list[Run]) -> dict[tuple[str, str], tuple[Run, Outcome]]:
-    """Row and goal → the last whole run that measured it."""
-    return {
-        (told.row, goal.text): (run, goal)
-        for run in runs
-        if run.kind == "compare" and run.whole
-        for told in run.rows
-        for goal in told.goals
-    }
+def measured_goals(runs: list[Run]) -> dict[tuple[str, str], list[tuple[Run, Outcome]]]:
+    """Row and goal → the whole runs that measured it, the newest last."""
+    found: dict[tuple[str, str], list[tuple[Run, Outcome]]] = {}
+    for run in runs:
+        if run.kind == "compare" and run.whole:
+            for told in run.rows:
+                for goal in told.goals:
+                    found.setdefault((told.row, goal.text), []).append((run, goal))
+    return found
 
 
 def newest_figures(runs: list[Run]) -> dict[tuple[str, str], tuple[Run, dict[str, float]]]:

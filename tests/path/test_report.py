@@ -74,6 +74,15 @@ def test_a_later_run_counts_for_what_it_measured(file: Path) -> None:
     of_floor, of_apache, *_ = goal_lines(file)
     assert "| 0.5 | 1 | **not reached** |" in of_floor
     assert "| 10 | 11 | reached |" in of_apache
+    assert "| 0.5 to 0.909, 1 of 2 |" in of_floor
+    assert "| 10 to 10, 1 of 1 |" in of_apache
+
+
+def test_the_last_ten_runs_are_told(file: Path) -> None:
+    for rate in range(1, 13):
+        record(file, firearrow=rate * 1000, floor=10_000)
+    of_floor, *_ = goal_lines(file)
+    assert "| 0.3 to 1.2, 4 of 10 |" in of_floor
 
 
 def test_a_part_of_a_run_is_no_figure(file: Path) -> None:
