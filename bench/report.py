@@ -54,7 +54,7 @@ disk or the host of that hour.
 
 *In the last runs*: the least and the most of the last ten whole runs that measured it, the newest among them, and how
 many of them reached what it must be today. Their hosts differ, in kind and in what else they do; what floors and peers
-gain or lose by that is not what we do.
+gain or lose by that is not what we do. What limits a row, and what was tried: [bench/LIMITS.md](bench/LIMITS.md).
 """
 AGAIN = """## To measure again
 
