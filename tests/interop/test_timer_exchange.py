@@ -25,7 +25,9 @@ SETTINGS = {
 }  # fmt: skip
 TOPIC, DAY_MS = "Timed", 86_400_000
 EARLY, PENDING = 40, 500
-"""Delivered before the store changes hands; due later, some of them rolled on the way."""
+"""Delivered before the store changes hands; due later, all of them rolled on the way."""
+DUE_MS, APART_MS = 22_000, 12
+"""Behind the roll window of 20 s, and time for the other broker to start."""
 FLOOD = 10_000
 ENQUEUED_S = 3
 """Apache's check point is up to a second behind, and so are its deliveries."""
@@ -45,7 +47,7 @@ def write(client: Connection, due_ms: int) -> set[bytes]:
     now_ms = time.time_ns() // 1_000_000
     for number in range(EARLY):
         send(client, f"early {number}", now_ms + 1500 + number * 25)
-    handles = [send(client, f"pending {number}", due_ms + number * 20) for number in range(PENDING)]
+    handles = [send(client, f"pending {number}", due_ms + number * APART_MS) for number in range(PENDING)]
     send(client, "far", now_ms + 2 * DAY_MS)
     recalled = range(0, PENDING, 50)
     for number in recalled:
@@ -105,11 +107,11 @@ def test_pending_timers_change_hands(writer: Open, reader: Open, end: str, tmp_p
     need(lambda: java_class_path("client5"))
     store = tmp_path / "store"
     with writer(store, SETTINGS) as peer, Connection(address(peer.address)) as client:
-        due_ms = time.time_ns() // 1_000_000 + 30_000
+        due_ms = time.time_ns() // 1_000_000 + DUE_MS
         expected = write(client, due_ms)
         peer.stop() if end == "stop" else peer.__exit__(None, None, None)
     with reader(store, SETTINGS) as peer, Connection(address(peer.address)) as client:
-        deadline = due_ms / 1000 + PENDING * 0.02 + 15
+        deadline = due_ms / 1000 + PENDING * APART_MS / 1000 + 30
         while len(read_queue(client, TOPIC, 0)) < len(expected) and time.time() < deadline:
             time.sleep(0.5)
         time.sleep(ENQUEUED_S)
