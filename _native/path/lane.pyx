@@ -100,8 +100,10 @@ cdef class Front(Conn):
     cpdef cut(self, error):
         """An answer could not be made, or only a part of it was sent: nothing that follows would be understood."""
         self.out.size = self.answer_bytes = 0
-        self.broken(f"an answer could not be sent: {type(error).__name__} {error}")
-        self.abort()
+        try:
+            self.broken(f"an answer could not be sent: {type(error).__name__} {error}")
+        finally:
+            self.abort()
 
     def connection_lost(self, reason):
         self.out = Writer()

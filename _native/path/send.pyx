@@ -135,6 +135,8 @@ cdef class Sender:
         try:
             end = self.store.stage(message, &done.found, queue)
         except PutRefused:
+            end = -1
+        if end < 0:
             return NOT_MINE
         self.note(topic, queue, 1, end, size)
         self.answer(front, frame, fields, done, queue, message.queue_offset, &message.physical_offset, 1)

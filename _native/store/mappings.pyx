@@ -12,9 +12,10 @@ def bound():
     """Half of the mappings that the system grants a process, at most FILES_MAX."""
     try:
         with open("/proc/sys/vm/max_map_count", "rb") as granted:
-            return min(int(granted.read()) // MAPS_SHARE, FILES_MAX)
+            found = int(granted.read()) // MAPS_SHARE
     except (OSError, ValueError):
-        return FILES_MAX
+        found = FILES_MAX
+    return min(found, FILES_MAX)
 
 
 cdef class Mappings:

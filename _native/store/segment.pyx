@@ -331,14 +331,15 @@ cdef class Segment:
         return -error
 
     cdef int open_for_writing(self) noexcept nogil:
+        cdef int status = 0
         with gil:
             try:
                 self.open_file(False, True)
             except OSError as failed:
-                return -failed.errno
+                status = -failed.errno
             except MemoryError:
-                return -ENOMEM
-        return 0
+                status = -ENOMEM
+        return status
 
     cdef int sync_data(self) noexcept nogil:
         return sync_fd(self.fd)
@@ -359,9 +360,9 @@ cdef class Segment:
         try:
             path = os.fsencode(self.path)
         except MemoryError:
-            return -ENOMEM
-        name = path
+            status = -ENOMEM
         if status == 0:
+            name = path
             with nogil:
                 status = sync_path(name)
         return status

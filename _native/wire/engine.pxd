@@ -32,8 +32,10 @@ cdef class Engine:
     cdef object loop
     cdef int epoll
     cdef set wired
-    cdef list planned
-    cdef object waiting                   # deque of (Wire, its events): named by epoll, and not served yet
+    cdef list planned, spare              # by turns: neither is made anew, for which there could be no memory
+    cdef list waiting                     # [first, last) are wires that epoll named, with `events`, not served yet
+    cdef uint32_t events[EVENTS_MAX]
+    cdef int first, last
     cdef readonly bint passing
     cdef bint timed                       # `now` is the time: from a pass's beginning to its end
     cdef double now
@@ -43,6 +45,7 @@ cdef class Engine:
 
     cdef double moment(self) except -1
     cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1
+    cdef int go_on_later(self) except -1
     cdef int run_planned(self) except -1
     cdef int serve_ready(self, long long deadline) except -1
     cdef int serve_waiting(self, long long deadline) except -1
@@ -50,6 +53,7 @@ cdef class Engine:
     cdef int read(self, Wire wire, bint is_ending) except -1
     cdef bint hand_over(self, long long deadline) except -1
     cdef int give_up(self, Wire wire, error) except -1
+    cdef int tell(self, who, error) except -1
 
 cdef class Wire(Plug):
     cdef Engine engine
@@ -69,3 +73,4 @@ cdef class Wire(Plug):
     cdef int store(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef int want(self, uint32_t interest) except -1
     cdef int lose(self, reason) except -1
+    cdef int shut(self) except -1

@@ -2,49 +2,20 @@
 
 import os
 import socket as sockets
-from collections import deque
 
-from libc.errno cimport EAGAIN, EINTR, errno
+from libc.errno cimport EINTR, errno
 from libc.stdint cimport uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport close
 
 from firearrow._native.wire.clocks cimport nanoseconds
-
-cdef extern from "<sys/epoll.h>" nogil:
-    enum: EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLET, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
-    ctypedef union epoll_data_t:
-        void *ptr
-    struct epoll_event:
-        uint32_t events
-        epoll_data_t data
-    int epoll_create1(int flags)
-    int epoll_ctl(int epoll, int operation, int fd, epoll_event *event)
-    int epoll_wait(int epoll, epoll_event *events, int count, int timeout_ms)
-
-cdef extern from "<sys/socket.h>" nogil:
-    enum: MSG_DONTWAIT, MSG_NOSIGNAL
-
-cdef extern from *:
-    """
-    #include <stddef.h>
-    #include <sys/syscall.h>
-    #include <unistd.h>
-
-    /* The C library's own let a thread be cancelled in them: two atomic operations each once there are threads. */
-    static ssize_t receive_now(int fd, void *to, size_t length, int flags)
-    {
-        return syscall(SYS_recvfrom, fd, to, length, flags, NULL, NULL);
-    }
-
-    static ssize_t send_now(int fd, const void *data, size_t length, int flags)
-    {
-        return syscall(SYS_sendto, fd, data, length, flags, NULL, 0);
-    }
-    """
-    ssize_t receive_now(int fd, void *to, size_t length, int flags) noexcept nogil
-    ssize_t send_now(int fd, const void *data, size_t length, int flags) noexcept nogil
+from firearrow._native.wire.readiness cimport (
+    EPOLL_CLOEXEC, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_create1, epoll_event, epoll_wait, forget_socket, watch_socket,
+)
+from firearrow._native.wire.transfers cimport (
+    MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_RDWR, comes_again, receive_now, send_now, shutdown,
+)
 
 cdef enum:
     LOOK_AT_THE_CLOCK = 4                 # sockets between two looks
@@ -54,10 +25,6 @@ cdef enum:
     BACKLOG_KEPT = 65536                  # one that grew larger is given back when it is empty
 
 
-cdef inline bint comes_again(int fault) noexcept nogil:
-    return fault == EAGAIN or fault == EINTR
-
-
 cdef class Engine:
     def __cinit__(self, loop):
         self.epoll = epoll_create1(EPOLL_CLOEXEC)
@@ -65,8 +32,8 @@ cdef class Engine:
             raise OSError(errno, os.strerror(errno))
         self.loop = loop
         self.wired = set()
-        self.planned = []
-        self.waiting = deque()
+        self.planned, self.spare = [], []
+        self.waiting = [None] * EVENTS_MAX
         loop.add_reader(self.epoll, self.turn)
 
     def __dealloc__(self):
@@ -111,10 +78,7 @@ cdef class Engine:
     cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1:
         """Name it when it is ready, which it may be already, and again when something more comes: not for what it has left.
         Its end is named beside the last bytes."""
-        cdef epoll_event event
-        event.events = interest | <uint32_t> EPOLLET | (<uint32_t> EPOLLRDHUP if interest & EPOLLIN else 0)
-        event.data.ptr = <void *> wire
-        if epoll_ctl(self.epoll, EPOLL_CTL_MOD if known else EPOLL_CTL_ADD, wire.fd, &event) < 0:
+        if watch_socket(self.epoll, wire.fd, <void *> wire, interest, known) < 0:
             raise OSError(errno, os.strerror(errno))
         return 0
 
@@ -123,17 +87,28 @@ cdef class Engine:
     def turn(self):
         """One pass; the loop calls it when any of the sockets is ready."""
         cdef long long deadline = nanoseconds() + PASS_NS
-        self.now = self.loop.time()
-        self.passing = self.timed = True
         try:
-            if self.waiting:
+            self.now = self.loop.time()
+            self.passing = self.timed = True
+            if self.first < self.last:
                 self.serve_waiting(deadline)
             else:
                 self.serve_ready(deadline)
         finally:
-            if self.waiting:
-                self.loop.call_soon(self.turn)
+            if self.first < self.last:
+                self.go_on_later()
             self.end_pass()
+
+    cdef int go_on_later(self) except -1:
+        try:
+            self.loop.call_soon(self.turn)
+        except MemoryError:                   # epoll names them once more
+            while self.first < self.last:
+                wire = <Wire> self.waiting[self.first]
+                self.first += 1
+                if not wire.lost:
+                    self.watch(wire, wire.interest, True)
+        return 0
 
     def end_pass(self):
         """What was planned, then what that planned; what comes of this is for the loop."""
@@ -145,12 +120,16 @@ cdef class Engine:
             self.passing = self.timed = False
 
     cdef int run_planned(self) except -1:
-        planned, self.planned = self.planned, []
-        for callback in planned:
-            try:
-                callback()
-            except Exception as error:
-                self.loop.call_exception_handler({"message": f"{callback} failed", "exception": error})
+        cdef list planned = self.planned
+        self.planned, self.spare = self.spare, planned
+        try:
+            for callback in planned:
+                try:
+                    callback()
+                except Exception as error:
+                    self.tell(callback, error)
+        finally:
+            planned.clear()
         return 0
 
     cdef int serve_ready(self, long long deadline) except -1:
@@ -161,17 +140,22 @@ cdef class Engine:
             raise OSError(errno, os.strerror(errno))
         for n in range(count):
             if self.serve(<Wire> events[n].data.ptr, events[n].events, deadline):
+                self.first, self.last = n + 1, count
                 for left in range(n + 1, count):
-                    self.waiting.append((<Wire> events[left].data.ptr, events[left].events))
+                    self.waiting[left] = <Wire> events[left].data.ptr
+                    self.events[left] = events[left].events
                 break
         self.hand_over(deadline)
         return 0
 
     cdef int serve_waiting(self, long long deadline) except -1:
         """Those that the pass before had no time for, before anybody else."""
-        while self.waiting:
-            wire, ready = self.waiting.popleft()
-            if self.serve(<Wire> wire, ready, deadline):
+        cdef int n
+        while self.first < self.last:
+            n = self.first
+            wire, self.waiting[n] = self.waiting[n], None
+            self.first += 1
+            if self.serve(<Wire> wire, self.events[n], deadline):
                 break
         self.hand_over(deadline)
         return 0
@@ -231,7 +215,13 @@ cdef class Engine:
 
     cdef int give_up(self, Wire wire, error) except -1:
         wire.lose(error)
-        self.loop.call_exception_handler({"message": f"{wire.conn} failed", "exception": error})
+        return self.tell(wire.conn, error)
+
+    cdef int tell(self, who, error) except -1:
+        try:
+            self.loop.call_exception_handler({"message": f"{who} failed", "exception": error})
+        except MemoryError:
+            pass                              # nobody can be told
         return 0
 
 
@@ -377,16 +367,27 @@ cdef class Wire(Plug):
 
     cdef int lose(self, reason) except -1:
         """Gone at once; the connection hears of it in the loop's next turn."""
-        cdef epoll_event nothing
-        if not self.lost:
-            self.lost = True
-            epoll_ctl(self.engine.epoll, EPOLL_CTL_DEL, self.fd, &nothing)
-            free(self.backlog)
-            self.backlog = NULL
-            self.start = self.end = self.room = 0
-            self.tell_room()
+        cdef bint out_of_memory = False
+        if self.lost:
+            return 0
+        try:
             self.engine.loop.call_soon(self.told, reason)
-        return 0
+        except MemoryError:
+            out_of_memory = True
+        if out_of_memory:
+            return self.shut()
+        self.lost = True
+        forget_socket(self.engine.epoll, self.fd)
+        free(self.backlog)
+        self.backlog = NULL
+        self.start = self.end = self.room = 0
+        return self.tell_room()
+
+    cdef int shut(self) except -1:
+        """No memory to tell of its loss: nothing is read or written any more, and epoll names it once more."""
+        self.closing = True
+        shutdown(self.fd, SHUT_RDWR)
+        return self.engine.watch(self, self.interest, True)
 
     def told(self, reason):
         try:

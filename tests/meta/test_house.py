@@ -254,6 +254,15 @@ def test_every_cython_module_has_its_types_beside_it() -> None:
         assert path.with_suffix(".pyi").exists(), f"{path} has no .pyi"
 
 
+def test_no_native_return_needs_a_traceback() -> None:
+    """Where an `except` returns more than a constant, Cython lets go of a traceback; without memory there is none."""
+    left = re.compile(
+        r"__Pyx_DECREF\(__pyx_t_\d+\)[^\n]*\n\s*goto __pyx_L\d+_except_(return|continue|break);"
+    )
+    made = [path.with_suffix(".c") for path in sources("*.pyx")]
+    assert not [path.name for path in made if left.search(path.read_text("utf-8"))]
+
+
 def test_every_module_says_what_it_is() -> None:
     for path in sources("*.py"):
         assert ast.get_docstring(ast.parse(path.read_text("utf-8"))), f"{path} has no docstring"

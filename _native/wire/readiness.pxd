@@ -1,0 +1,27 @@
+# epoll: which sockets are ready.
+
+from libc.stdint cimport uint32_t
+
+cdef extern from "<sys/epoll.h>" nogil:
+    enum: EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLLET, EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
+    ctypedef union epoll_data_t:
+        void *ptr
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int flags)
+    int epoll_ctl(int epoll, int operation, int fd, epoll_event *event)
+    int epoll_wait(int epoll, epoll_event *events, int count, int timeout_ms)
+
+
+cdef inline int watch_socket(int epoll, int fd, void *whose, uint32_t interest, bint known) noexcept nogil:
+    """Edge triggered; who reads is told of the peer's end, too. As epoll_ctl."""
+    cdef epoll_event event
+    event.events = interest | <uint32_t> EPOLLET | (<uint32_t> EPOLLRDHUP if interest & EPOLLIN else 0)
+    event.data.ptr = whose
+    return epoll_ctl(epoll, EPOLL_CTL_MOD if known else EPOLL_CTL_ADD, fd, &event)
+
+
+cdef inline void forget_socket(int epoll, int fd) noexcept nogil:
+    cdef epoll_event nothing
+    epoll_ctl(epoll, EPOLL_CTL_DEL, fd, &nothing)

@@ -1,0 +1,140 @@
+"""Any allocation of an engine's pass may fail: each connection is answered or ended, and the next one served."""
+
+import contextlib
+import select
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from firearrow._native.path.lane import Front
+from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.engine import Engine
+from tests.wire.engine_room import frame
+
+testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
+pytestmark = pytest.mark.alone
+FIRST = 100
+"""Behind so many allocations of a pass, or fewer, memory is out. A pass with three connections makes about so many."""
+CONNECTIONS, FRAMES = 3, 4
+TURNS = 20
+
+
+class Loop:
+    """As asyncio's to an engine: what fails in a turn does not end it, and a pass comes while a socket is ready."""
+
+    def __init__(self) -> None:
+        self.soon: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+        self.failed = 0
+        self.told = 0
+
+    def time(self) -> float:
+        return 1.0
+
+    def add_reader(self, descriptor: int, turn: Callable[[], object]) -> None:
+        self.epoll, self.turn = descriptor, turn
+
+    def remove_reader(self, descriptor: int) -> None: ...
+
+    def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
+        self.soon.append((callback, arguments))
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.told += 1
+
+    def run(self) -> None:
+        for _ in range(TURNS):
+            soon, self.soon = self.soon, []
+            if select.select([self.epoll], [], [], 0)[0]:
+                soon.append((self.turn, ()))
+            for callback, arguments in soon:
+                try:
+                    callback(*arguments)
+                except MemoryError:
+                    self.failed += 1
+
+    def run_failing(self, first: int, count: int) -> None:
+        """A pass; so many of its allocations fail."""
+        testcapi.set_nomemory(first, first + count)
+        try:
+            self.turn()
+        except MemoryError:
+            testcapi.remove_mem_hooks()
+            self.failed += 1
+        finally:
+            testcapi.remove_mem_hooks()
+        self.run()
+
+
+class Answering(Front):
+    def received(self, command: RemotingCommand) -> None:
+        self.send(command.answer().encode())
+
+    def lost(self, reason: Exception | None) -> None: ...
+    def broken(self, fault: str) -> None: ...
+
+
+class Line:
+    """A connection of an engine, and its peer, who sends some frames and half of the last one."""
+
+    def __init__(self, loop: Loop, engine: Engine) -> None:
+        ours, self.peer = socket.socketpair()
+        self.peer.setblocking(False)
+        engine.add(ours, Answering(loop))  # type: ignore[arg-type]
+        frames = b"".join(frame(opaque) for opaque in range(FRAMES))
+        self.rest = frames[-10:]
+        self.peer.send(frames[:-10])
+
+    def end_the_frame(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self.peer.send(self.rest)
+
+    def heard(self) -> tuple[list[int], bool]:
+        """The opaques of what was answered since it was asked, and whether the connection is ended."""
+        held, ended = b"", False
+        with contextlib.suppress(BlockingIOError):
+            while piece := self.peer.recv(1 << 16):
+                held += piece
+            ended = True
+        found = []
+        while held:
+            size = 4 + int.from_bytes(held[:4], "big")
+            found.append(RemotingCommand.decode(held[:size]).opaque)
+            held = held[size:]
+        return found, ended
+
+
+def check(lines: list[Line], opaques: list[int]) -> int:
+    """All were answered, or the first ones and then the connection ended. How many ended."""
+    ends = 0
+    for line in lines:
+        found, ended = line.heard()
+        assert found == opaques[: len(found)]
+        assert ended or found == opaques
+        ends += ended
+    return ends
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 40, 1000])
+def test_a_pass_without_memory_answers_all_or_closes(count: int) -> None:
+    ended = 0
+    for first in range(FIRST):
+        loop = Loop()
+        engine = Engine(loop)  # type: ignore[arg-type]
+        lines = [Line(loop, engine) for _ in range(CONNECTIONS)]
+        loop.run_failing(first, count)
+        ends = check(lines, list(range(FRAMES - 1)))
+        ended += ends
+        lines.append(Line(loop, engine))
+        loop.run()
+        for line in lines:
+            line.end_the_frame()
+        loop.run()
+        assert check(lines[:-1], [FRAMES - 1]) == ends
+        assert lines[-1].heard() == (list(range(FRAMES)), False)
+        for line in lines:
+            line.peer.close()
+        loop.run()
+        engine.close()
+    assert ended > 10
