@@ -93,10 +93,14 @@ cdef class Conn:
     def flush(self):
         self.flush_planned = False
         if self.answers and not self.closed:
-            whole = self.answers[0] if len(self.answers) == 1 else b"".join(self.answers)
-            self.answers.clear()
-            self.answer_bytes = 0
-            self.transport.write(whole)
+            try:
+                whole = self.answers[0] if len(self.answers) == 1 else b"".join(self.answers)
+                self.answers.clear()
+                self.answer_bytes = 0
+                self.transport.write(whole)
+            except MemoryError:
+                self.abort()                  # what it asked for would never be answered, or only in part
+                raise
             self.sent()
 
     cdef int sent(self) except -1:

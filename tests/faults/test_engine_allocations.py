@@ -10,6 +10,7 @@ import pytest
 
 from firearrow._native.path.lane import Front
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.conn import Conn
 from firearrow._native.wire.engine import Engine
 from tests.wire.engine_room import frame
 
@@ -67,7 +68,7 @@ class Loop:
         self.run()
 
 
-class Answering(Front):
+class Answering(Conn):
     def received(self, command: RemotingCommand) -> None:
         self.send(command.answer().encode())
 
@@ -75,13 +76,17 @@ class Answering(Front):
     def broken(self, fault: str) -> None: ...
 
 
+class AnsweringFront(Front):
+    received, lost, broken = Answering.received, Answering.lost, Answering.broken
+
+
 class Line:
     """A connection of an engine, and its peer, who sends some frames and half of the last one."""
 
-    def __init__(self, loop: Loop, engine: Engine) -> None:
+    def __init__(self, loop: Loop, engine: Engine, kind: type[Conn]) -> None:
         ours, self.peer = socket.socketpair()
         self.peer.setblocking(False)
-        engine.add(ours, Answering(loop))  # type: ignore[arg-type]
+        engine.add(ours, kind(loop))  # type: ignore[arg-type]
         frames = b"".join(frame(opaque) for opaque in range(FRAMES))
         self.rest = frames[-10:]
         self.peer.send(frames[:-10])
@@ -116,17 +121,18 @@ def check(lines: list[Line], opaques: list[int]) -> int:
     return ends
 
 
+@pytest.mark.parametrize("kind", [Answering, AnsweringFront])
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 40, 1000])
-def test_a_pass_without_memory_answers_all_or_closes(count: int) -> None:
+def test_a_pass_without_memory_answers_all_or_closes(count: int, kind: type[Conn]) -> None:
     ended = 0
     for first in range(FIRST):
         loop = Loop()
         engine = Engine(loop)  # type: ignore[arg-type]
-        lines = [Line(loop, engine) for _ in range(CONNECTIONS)]
+        lines = [Line(loop, engine, kind) for _ in range(CONNECTIONS)]
         loop.run_failing(first, count)
         ends = check(lines, list(range(FRAMES - 1)))
         ended += ends
-        lines.append(Line(loop, engine))
+        lines.append(Line(loop, engine, kind))
         loop.run()
         for line in lines:
             line.end_the_frame()
