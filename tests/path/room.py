@@ -95,12 +95,7 @@ class Line(Front):
 
     def commands(self) -> list[RemotingCommand]:
         """All that was written, in order."""
-        data, found = b"".join(self.wire.writes), []
-        while data:
-            size = 4 + int.from_bytes(data[:4], "big")
-            found.append(RemotingCommand.decode(data[:size]))
-            data = data[size:]
-        return found
+        return commands_in(b"".join(self.wire.writes))
 
 
 class Room:
@@ -135,6 +130,16 @@ class Room:
 
     def _sync_soon(self) -> None:
         self.syncs += 1
+
+
+def commands_in(data: bytes) -> list[RemotingCommand]:
+    """Of whole frames, one behind the other."""
+    found = []
+    while data:
+        size = 4 + int.from_bytes(data[:4], "big")
+        found.append(RemotingCommand.decode(data[:size]))
+        data = data[size:]
+    return found
 
 
 def plain(
