@@ -324,6 +324,7 @@ class App:
 
     def _set_limits(self, options: Options) -> None:
         self._holds.most = options.held_pulls_max
+        self._turn.set_sync_timeout(options.sync_flush_timeout_ms)
         self._store.max_message_bytes = options.max_message_bytes
         self._store.in_memory_bytes = memory_bytes(options.in_memory_percent)
         self._store.set_limits(

@@ -68,7 +68,7 @@ class Living:
         self._pops = Pops(parts, self._appender, filters, self._timing.is_behind)
         self._own = [*self._sends(parts), TransactionsHandler(self._transactions).routes()]
         self._periodic = Periodic(parts.loop)
-        self._save_s = options.offsets_save_ms / 1000
+        self._config = parts.config
         self._restorers = {
             Kind.OFFSET: state.offsets.restore,
             Kind.DELAY: self._delays.restore,
@@ -128,7 +128,7 @@ class Living:
         self._timing.start()
         self._transactions.start()
         self._pops.start()
-        self._periodic.every(self._save_s, self.keep)
+        self._periodic.every(lambda: self._config.options.offsets_save_ms / 1000, self.keep)
         self._periodic.every(POPS_SWEEP_S, self._pops.sweep)
 
     def _bound_offsets(self) -> None:

@@ -61,6 +61,8 @@ class Turn:
         """The disk holds the log up to here: show it to readers, let the answers go."""
     def sync_failed(self, remark: str) -> None:
         """The disk refused a sync, and is not asked again: nothing that waits for it may be called stored."""
+    def set_sync_timeout(self, timeout_ms: int) -> None:
+        """Change syncFlushTimeout, in ms; it counts at the next `expire`."""
     def expire(self) -> None:
         """Answers that waited longer than syncFlushTimeout go out with FLUSH_DISK_TIMEOUT; their messages stay."""
     async def settled(self) -> None:

@@ -149,6 +149,9 @@ cdef class Turn:
             alone(self.unsynced_following.popleft()[1], False)
         self.note_settled()
 
+    def set_sync_timeout(self, int64_t timeout_ms):
+        self.sync_timeout_ms = timeout_ms
+
     def expire(self):
         cdef Waiting waiting
         cdef int64_t oldest = self.clock.monotonic_ms() - self.sync_timeout_ms

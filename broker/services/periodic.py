@@ -1,7 +1,4 @@
-"""Periodic: small jobs that come back, each every so many seconds. A job that fails is logged and comes back.
-
-Loop thread.
-"""
+"""Periodic: small jobs, each repeated after its number of seconds, also after it failed (logged). Loop thread."""
 
 import asyncio
 import logging
@@ -15,15 +12,21 @@ class Periodic:
         self._loop = loop
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
-    def every(self, seconds: float, job: Callable[[], None]) -> None:
+    def every(self, seconds: float | Callable[[], float], job: Callable[[], None]) -> None:
+        """`seconds` may be a function: it is called before each wait."""
+
+        def wait() -> None:
+            delay_s = seconds() if callable(seconds) else seconds
+            self._timers[job] = self._loop.call_later(delay_s, run)
+
         def run() -> None:
-            self._timers[job] = self._loop.call_later(seconds, run)
+            wait()
             try:
                 job()
             except Exception:
                 log.exception("a periodic job failed")
 
-        self._timers[job] = self._loop.call_later(seconds, run)
+        wait()
 
     def stop(self) -> None:
         for timer in self._timers.values():

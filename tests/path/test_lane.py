@@ -221,6 +221,21 @@ def test_a_slow_disk_is_told_once(synced: Room) -> None:
     assert synced.store.max_offset("T", 0) == 2
 
 
+def test_the_sync_timeout_can_change(synced: Room) -> None:
+    line = Line(synced)
+    line.feed(plain(1))
+    synced.loop.turn()
+    synced.clock.advance(2000)
+    synced.turn.set_sync_timeout(3000)
+    synced.turn.expire()
+    synced.loop.turn()
+    assert line.answers() == []
+    synced.clock.advance(1000)
+    synced.turn.expire()
+    synced.loop.turn()
+    assert line.answers() == [(1, DISK_TIMEOUT)]
+
+
 def test_a_failed_sync_refuses_those_that_wait(synced: Room) -> None:
     line = Line(synced)
     line.feed(plain(1), plain(2, WAIT="false"), delayed(3))
