@@ -1,6 +1,6 @@
-"""Options of the broker: each declared once with Apache's key, its default and its range.
+"""Options of the broker: each declared once with Apache's key, default, range and meaning. A frozen value.
 
-A frozen value; reads no file.
+OPTIONS.md is generated from this file: the string after an option is its line there.
 """
 
 import dataclasses
@@ -10,12 +10,20 @@ from typing import Any, Literal
 
 Change = Literal["running", "start"]
 TIMER_STEPS_MS = (100, 200, 500, 1000)
+NO_LIMIT = 1 << 62
 
 
-def _option(default: Any, key: str, change: Change = "start", low: int = 0, high: int = 1 << 62) -> Any:  # noqa: ANN401
-    return dataclasses.field(
-        default=default, metadata={"key": key, "change": change, "low": low, "high": high}
-    )
+def _option(
+    default: Any,  # noqa: ANN401
+    key: str,
+    change: Change = "start",
+    low: int = 0,
+    high: int = NO_LIMIT,
+    choices: tuple[str, ...] = (),
+) -> Any:  # noqa: ANN401
+    """`change`: until when it can be set. `low` and `high` bound a number; `choices` are all values of a string."""
+    metadata = {"key": key, "change": change, "low": low, "high": high, "choices": choices}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def _host_name() -> str:
@@ -24,167 +32,286 @@ def _host_name() -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Units stand last in a name; keys and defaults are Apache's, but for the few marked `ours`."""
+    """A name ends in its unit. Keys and defaults are Apache's, except for the keys that `apache_keys.txt` lacks."""
 
     # identity and network
     cluster_name: str = _option("DefaultCluster", "brokerClusterName")
+    """The cluster that the broker registers with; it names the cluster's topic, reply topic and revive topic."""
     broker_name: str = _option(_host_name(), "brokerName")
+    """The name that routes, queues and recall handles give to this broker."""
     broker_id: int = _option(0, "brokerId", high=0)
+    """Without effect: this broker is always a master, so no other id is allowed."""
     broker_ip: str = _option("", "brokerIP1")
+    """The address given to clients and stored in messages; empty: the address of the connection or of the host."""
     name_servers: str = _option("", "namesrvAddr")
+    """Name servers outside this process to register with, `host:port` separated by `;`."""
     bind_address: str = _option("127.0.0.1", "bindAddress")
+    """The address the broker listens on; `0.0.0.0` is all."""
     listen_port: int = _option(10911, "listenPort", high=65535)
+    """The broker's port; it also listens two below, as Apache does for VIP clients. 0: a free pair."""
     idle_s: int = _option(120, "serverChannelMaxIdleTimeSeconds", low=1)
+    """Closes a connection that neither sends nor receives for this time."""
     broker_permission: int = _option(6, "brokerPermission", "running", high=7)
+    """Sum of 4 (read), 2 (write) and 1 (inherit); the routes of all topics are limited to it."""
     region_id: str = _option("DefaultRegion", "regionId")
+    """The region that answers to sends and stored messages carry (`MSG_REGION`), for message traces."""
     trace_on: bool = _option(True, "traceOn", "running")
+    """Asks clients, in answers to sends, to record message traces."""
     register_period_ms: int = _option(30_000, "registerNameServerPeriod")
+    """How often the broker registers with name servers; values outside 10 to 60 s are moved inside."""
     # the store
     store_root: str = _option(str(Path.home() / "firearrow" / "store"), "storePathRootDir")
+    """The store's folder."""
     commitlog_path: str = _option("", "storePathCommitLog")
+    """A separate folder for the commit log; empty: `commitlog` in the store's folder."""
     segment_bytes: int = _option(1 << 30, "mappedFileSizeCommitLog", low=1 << 16)
+    """Size of a commit log file; files that exist keep theirs."""
     queue_file_bytes: int = _option(6_000_000, "mappedFileSizeConsumeQueue", low=20)
+    """Size of a consume queue file, rounded up to whole entries of 20 bytes."""
     index_enabled: bool = _option(True, "messageIndexEnable")
+    """Indexes messages by key and unique id, which queries by key or id need."""
     index_slots: int = _option(5_000_000, "maxHashSlotNum", low=1, high=(1 << 31) - 1)
+    """Hash slots of an index file."""
     index_entries: int = _option(20_000_000, "maxIndexNum", low=2, high=(1 << 31) - 1)
+    """Entries of an index file."""
     check_crc: bool = _option(True, "checkCRCOnRecover")
-    flush_disk_type: str = _option("ASYNC_FLUSH", "flushDiskType")
+    """Checks the CRC of each record when the log is recovered after a crash."""
+    flush_disk_type: str = _option("ASYNC_FLUSH", "flushDiskType", choices=("ASYNC_FLUSH", "SYNC_FLUSH"))
+    """Whether a send is answered after its message is synced to disk (SYNC_FLUSH), or before."""
     flush_interval_ms: int = _option(500, "flushIntervalCommitLog", "running", low=1)
+    """How often the commit log is synced with ASYNC_FLUSH."""
     queue_flush_interval_ms: int = _option(1000, "flushIntervalConsumeQueue", "running", low=1)
+    """How often consume queues and index are synced."""
     sync_flush_timeout_ms: int = _option(5000, "syncFlushTimeout", "running", low=1)
+    """With SYNC_FLUSH, a send not synced in this time is answered FLUSH_DISK_TIMEOUT."""
     max_message_bytes: int = _option(
         4 << 20, "maxMessageSize", "running", low=10, high=(16 << 20) - (1 << 17)
     )
+    """Largest body of a message or batch."""
     bytes_in_memory: int = _option(262_144, "maxTransferBytesOnMessageInMemory", "running", high=8 << 20)
+    """Most bytes that one pull returns of recent messages."""
     count_in_memory: int = _option(32, "maxTransferCountOnMessageInMemory", "running", low=1, high=1024)
+    """Most recent messages that one pull returns."""
     bytes_on_disk: int = _option(65_536, "maxTransferBytesOnMessageInDisk", "running", high=8 << 20)
+    """Most bytes that one pull returns of old messages."""
     count_on_disk: int = _option(8, "maxTransferCountOnMessageInDisk", "running", low=1, high=1024)
+    """Most old messages that one pull returns."""
     in_memory_percent: int = _option(40, "accessMessageInMemoryMaxRatio", "running", high=100)
+    """Messages in the newest part of the log, this share of the machine's memory, count as recent."""
     filter_bytes: int = _option(16_000, "maxFilterMessageSize", "running", low=20, high=1 << 20)
+    """Queue entries, in bytes (20 each), that one pull examines at most when a filter skips messages."""
     query_count: int = _option(64, "maxMsgsNumBatch", "running", low=1, high=1024)
+    """Most messages that a query by key returns."""
     unique_query_count: int = _option(32, "defaultQueryMaxNum", "running", low=1, high=1024)
+    """Most messages that a query by unique id returns."""
     delay_levels: str = _option(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "messageDelayLevel"
     )
+    """Delays of levels 1, 2, 3 …: numbers with a unit s, m, h or d, separated by spaces."""
     lmq: bool = _option(False, "enableLmq")
+    """Keeps topics, groups and offsets of light message queues (LMQ)."""
     multi: bool = _option(False, "enableMultiDispatch")
+    """With `enableLmq`, also puts a message into the queues that its `INNER_MULTI_DISPATCH` names."""
     lights_max: int = _option(20_000, "maxLmqConsumeQueueNum", high=1 << 24)
+    """Most light message queues; sends that need one more are refused."""
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
-    reply_bytes_max: int = _option(64 << 20, "maxReplyBytesWaiting", "running", low=1 << 16)  # ours
+    """Stores replies in the cluster's reply topic besides pushing them to their requesters."""
+    reply_bytes_max: int = _option(64 << 20, "maxReplyBytesWaiting", "running", low=1 << 16)
+    """Most bytes of replies being pushed at a time; further replies are refused as busy."""
     # retention
     reserved_hours: int = _option(72, "fileReservedTime", "running", high=1 << 24)
+    """How long a commit log file is kept after its last write; also the longest life of a half message."""
     delete_when: str = _option("04", "deleteWhen", "running")
+    """Hours of the day, local time, in which expired files are deleted: 0 to 23, separated by `;`."""
     clean_interval_ms: int = _option(10_000, "cleanResourceInterval", "running", low=10)
+    """How often the broker measures the disk and looks for files to delete."""
     delete_files_max: int = _option(10, "deleteFileBatchMax", "running", low=1)
+    """Most commit log files deleted in one round."""
     delete_interval_ms: int = _option(100, "deleteCommitLogFilesInterval", "running")
+    """Pause between two deleted commit log files."""
     queue_delete_interval_ms: int = _option(100, "deleteConsumeQueueFilesInterval", "running")
+    """Pause between two deleted consume queue files."""
     redelete_interval_ms: int = _option(120_000, "redeleteHangedFileInterval", "running")
+    """When to try again to delete a file that could not be deleted."""
     disk_reclaim_percent: int = _option(75, "diskMaxUsedSpaceRatio", "running")
+    """Above this use of the disk, expired files are deleted at any hour; moved into 10 to 95."""
     disk_force_percent: int = _option(85, "diskSpaceCleanForciblyRatio", "running")
+    """Above this use, the oldest files are deleted before they expire; moved into 30 to 85."""
     disk_full_percent: int = _option(90, "diskSpaceWarningLevelRatio", "running")
+    """Above this use, messages are refused as well; moved into 35 to 90."""
     clean_forcibly: bool = _option(True, "cleanFileForciblyEnable", "running")
+    """Allows files to be deleted before they expire when the disk fills up."""
     # timer messages
     timer_precision_ms: int = _option(1000, "timerPrecisionMs")
+    """Step of the timer wheel: the largest of 100, 200, 500 and 1000 that is not above the value."""
     timer_max_delay_s: int = _option(259_200, "timerMaxDelaySec", "running", low=1, high=1 << 31)
+    """Longest delay of a timer message, and longest invisible time of a popped one."""
     timer_roll_slots: int = _option(172_800, "timerRollWindowSlot")
+    """Messages due in more than this many steps are stored again on the way; out of 2 to 604,740: that."""
     timer_log_file_bytes: int = _option(104_857_600, "mappedFileSizeTimerLog", low=120, high=1 << 30)
+    """Size of a timer log file; files that exist keep theirs."""
     timer_slot_messages: int = _option((1 << 31) - 1, "timerCongestNumEachSlot", "running", low=1)
+    """Messages in one step of the wheel above which sends are refused, more and more up to twice as many."""
     recall: bool = _option(False, "recallMessageEnable", "running")
+    """Allows timer messages to be recalled before they are due."""
     recall_unwritable: bool = _option(True, "allowRecallWhenBrokerNotWriteable", "running")
+    """Allows recalls while `brokerPermission` has no write permission."""
     recall_key_with_topic: bool = _option(False, "appendTopicForTimerDeleteKey")
+    """A recall names its message by topic and unique id instead of by unique id alone."""
     # transactions
     reject_transactions: bool = _option(False, "rejectTransactionMessage", "running")
+    """Refuses half messages, and so transactions."""
     transaction_timeout_ms: int = _option(6000, "transactionTimeOut", "running")
+    """Age of a half message at which its producer is first asked, unless the message sets its own."""
     transaction_check_max: int = _option(15, "transactionCheckMax", "running", low=1)
+    """Checks of a half message after which it is discarded."""
     transaction_check_interval_ms: int = _option(30_000, "transactionCheckInterval", "running", low=10)
+    """How often half messages are looked through."""
     transaction_op_bytes: int = _option(4096, "transactionOpMsgMaxSize", "running", low=1, high=1 << 16)
-    halves_max: int = _option(1 << 24, "maxHalfMessagesWaiting", "running", low=1)  # ours
+    """Largest body of an op message, which records finished half messages."""
+    halves_max: int = _option(1 << 24, "maxHalfMessagesWaiting", "running", low=1)
+    """Most half messages waiting for an end; further ones are refused as busy."""
     # topics and groups
     auto_create_topics: bool = _option(True, "autoCreateTopicEnable")
+    """Creates an unknown topic at the first send to it, after the template `TBW102`."""
     default_queues: int = _option(8, "defaultTopicQueueNums", low=1, high=4096)
+    """Queues of the template `TBW102`, the most that a topic created by a send gets."""
     cluster_topic: bool = _option(True, "clusterTopicEnable")
+    """Makes the topic named like the cluster readable and writable."""
     broker_topic: bool = _option(True, "brokerTopicEnable")
+    """Makes the topic named like the broker readable and writable."""
     trace_topic: bool = _option(False, "traceTopicEnable")
+    """Creates the topic for message traces at the start."""
     trace_topic_name: str = _option("RMQ_SYS_TRACE_TOPIC", "msgTraceTopicName")
+    """Name of that topic."""
     auto_create_groups: bool = _option(True, "autoCreateSubscriptionGroup")
+    """Creates an unknown consumer group at its first use."""
     check_system_topics: bool = _option(True, "validateSystemTopicWhenUpdateTopic", "running")
+    """Refuses changes to system topics."""
     mixed_message_type: bool = _option(False, "enableMixedMessageType", "running")
+    """Allows topics of message type MIXED."""
     pop_retry_probability: int = _option(20, "popFromRetryProbability", "running", high=100)
+    """How often, out of 100 POP requests, the retry topic is read before the topic."""
     pop_retry_probability_priority: int = _option(
         0, "popFromRetryProbabilityForPriority", "running", high=100
     )
+    """The same for topics of message type PRIORITY."""
     priority_ascending: bool = _option(True, "priorityOrderAsc", "running")
+    """POP visits a topic's queues from the highest id down: the highest priority first."""
     pop_retry_v2: bool = _option(False, "enableRetryTopicV2", "running")
+    """Names POP retry topics `%RETRY%group+topic` instead of `%RETRY%group_topic`."""
     pop_retry_v1_too: bool = _option(True, "retrieveMessageFromPopRetryTopicV1", "running")
+    """With `enableRetryTopicV2`, also reads retry topics with the old name."""
     pop_actual_retry_topic: bool = _option(False, "popResponseReturnActualRetryTopic", "running")
+    """Popped retries keep their retry topic's name; false: they get the original topic's."""
     pop_from_memory: bool = _option(True, "initPopOffsetByCheckMsgInMem", "running")
+    """A new POP group starts at a queue's first message if that is recent, else at the last message."""
     pops_held_of_place: int = _option(1024, "popPollingSize", "running", low=1)
+    """Most held POP requests of one topic, group and queue."""
     pops_held_max: int = _option(100_000, "maxPopPollingSize", "running", low=1)
+    """Most held POP requests, and as many held notification requests."""
     revive_interval_ms: int = _option(1000, "reviveInterval", "running", low=10)
+    """How often messages whose invisible time is over are looked for."""
     revive_queues: int = _option(8, "reviveQueueNum", low=1, high=64)
+    """Queues of the revive topic, which records popped and acknowledged messages."""
     timer_topic: bool = _option(True, "timerWheelEnable")
-    topics_max: int = _option(100_000, "maxTopicNums", low=64)  # ours
-    topic_queues_max: int = _option(4096, "maxTopicQueueNums", low=1, high=65536)  # ours
+    """Allows timer messages and POP, which needs the timer."""
+    topics_max: int = _option(100_000, "maxTopicNums", low=64)
+    """Most topics; creating more is refused."""
+    topic_queues_max: int = _option(4096, "maxTopicQueueNums", low=1, high=65536)
+    """Most read or write queues of one topic."""
     # consumers
     long_polling: bool = _option(True, "longPollingEnable", "running")
+    """Holds a pull without a message as long as the client asks, at most 10 min."""
     short_polling_ms: int = _option(1000, "shortPollingTimeMills", "running", low=1)
+    """How long a pull is held when `longPollingEnable` is false."""
     broadcast_offsets: bool = _option(True, "enableBroadcastOffsetStore", "running")
+    """Keeps offsets of broadcasting consumers at the broker, too."""
     broadcast_expire_s: int = _option(120, "broadcastOffsetExpireSecond", "running", low=1)
+    """A broadcasting client that is gone is forgotten when it has not pulled for this time."""
     broadcast_expire_max_s: int = _option(300, "broadcastOffsetExpireMaxSecond", "running", low=1)
+    """One that is still connected is forgotten when it has not pulled for this time."""
     server_assigns: bool = _option(True, "serverLoadBalancerEnable", "running")
-    default_request_mode: str = _option("PULL", "defaultMessageRequestMode", "running")
+    """Splits queues among members that let brokers assign; false: each gets all queues."""
+    default_request_mode: str = _option(
+        "PULL", "defaultMessageRequestMode", "running", choices=("PULL", "POP")
+    )
+    """How such members get messages if nothing is set for their group and topic."""
     pop_share_queues: int = _option(-1, "defaultPopShareQueueNum", "running", low=-1, high=1 << 20)
+    """With POP as that mode, how many members' queues each member pops besides its own; -1 or 0: all queues."""
     route_period_ms: int = _option(30_000, "loadBalancePollNameServerInterval", low=100)
+    """How long a route from an outside name server is used before it is fetched again."""
     lite_pull: bool = _option(True, "litePullMessageEnable", "running")
+    """Serves pulls of Java's lite pull consumer and of `PullConsumer`."""
     property_filter: bool = _option(False, "enablePropertyFilter", "running")
+    """Allows SQL92 filters."""
     filter_retries: bool = _option(False, "filterSupportRetry", "running")
-    filter_chars_max: int = _option(1 << 18, "maxFilterCacheChars", "running", low=1 << 16)  # ours
+    """Applies SQL92 filters to retried messages, too."""
+    filter_chars_max: int = _option(1 << 18, "maxFilterCacheChars", "running", low=1 << 16)
+    """Most characters of compiled SQL92 filters kept for reuse; 8 times as many may be in use."""
     slave_read: bool = _option(False, "slaveReadEnable", "running")
+    """Answers to pulls suggest the broker id that the group's configuration names (for other slaves)."""
     reject_pull_consumers: bool = _option(False, "rejectPullConsumerEnable", "running")
+    """Ignores heartbeats of consumers that pull by themselves."""
     notify_consumers: bool = _option(True, "notifyConsumerIdsChangedEnable", "running")
+    """Notifies a group's members at once when one joins or leaves."""
     offsets_save_ms: int = _option(5000, "flushConsumerOffsetInterval", "running", low=100)
+    """How often consumer offsets are saved to their file."""
     offsets_version_step: int = _option(500, "consumerOffsetUpdateVersionStep", low=1)
+    """Offset commits after which the data version of the offsets goes up by one."""
     server_side_reset: bool = _option(True, "useServerSideResetOffset", "running")
+    """Resets offsets at the broker; false: sends the new offsets to the group's clients, as Apache 4 does."""
     channel_expired_ms: int = _option(120_000, "channelExpiredTimeout", low=1000)
+    """Disconnects a client that has sent no heartbeat for this time."""
     subscription_expired_ms: int = _option(600_000, "subscriptionExpiredTimeout", low=1000)
+    """Forgets a subscription known only from pulls or pops after this time."""
     split_metadata: bool = _option(True, "enableSplitMetadata")
+    """Answers requests for all topics or groups in pages, for clients that ask for pages."""
     split_metadata_size: int = _option(2000, "splitMetadataSize", low=1)
+    """Most topics or groups in such a page."""
     # administration
     accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running")
+    """Refuses sends before this time, in milliseconds since 1970."""
     config_black_list: str = _option("configBlackList;brokerConfigPath", "configBlackList")
-    held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)  # ours
-    connection_bytes_max: int = _option(1 << 30, "maxConnectionBytes", low=64 << 20)  # ours
-    fast_path: bool = _option(True, "fastPath")  # ours
-    fast_sockets: bool = _option(True, "fastSockets")  # ours
+    """Keys, separated by `;`, that no client may change while the broker runs."""
+    held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)
+    """Most held pulls; a pull beyond is answered at once."""
+    connection_bytes_max: int = _option(1 << 30, "maxConnectionBytes", low=64 << 20)
+    """Most buffered bytes of all connections; above it, the connections that hold most are closed."""
+    fast_path: bool = _option(True, "fastPath")
+    """Serves plain sends and pulls in compiled code; false: all in Python, with the same answers."""
+    fast_sockets: bool = _option(True, "fastSockets")
+    """Serves sockets with FireArrow's own epoll loop; false: with the event loop's transports."""
     frame_bytes_max: int = _option(
         16 << 20, "com.rocketmq.remoting.frameMaxLength", low=1 << 16, high=16 << 20
     )
+    """Largest frame accepted; a Java system property in Apache."""
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:
-        """Of `messageDelayLevel`: numbers with a unit s, m, h or d. ValueError names what is wrong."""
+        """The delays of `messageDelayLevel`. ValueError names the word that is wrong."""
         units = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
         levels = []
         for word in self.delay_levels.split():
             if word[-1] not in units or not word[:-1].isdecimal():
-                raise ValueError(f"messageDelayLevel: {word!r} is no number with a unit s, m, h or d")
+                raise ValueError(f"messageDelayLevel: {word!r} is not a number with a unit s, m, h or d")
             levels.append(int(word[:-1]) * units[word[-1]])
         return tuple(levels)
 
     @property
     def delete_hours(self) -> frozenset[int]:
-        """Of `deleteWhen`: hours of the day, local time. ValueError names what is wrong."""
+        """The hours of `deleteWhen`, local time. ValueError names the value."""
         words = self.delete_when.rstrip(";").split(";")
         hours = frozenset(int(word) if word.isdecimal() and len(word) < 3 else 24 for word in words)
         if max(hours) > 23:
             raise ValueError(
-                f"deleteWhen must be hours 0 to 23 with ; between them, not {self.delete_when[:64]!r}"
+                f"deleteWhen must be hours 0 to 23 separated by ;, not {self.delete_when[:64]!r}"
             )
         return hours
 
     @property
     def multi_dispatch(self) -> bool:
-        """Messages may name light queues."""
+        """Messages may name light message queues (LMQ)."""
         return self.lmq and self.multi
 
     @property
@@ -198,12 +325,12 @@ def options_by_key() -> dict[str, dataclasses.Field[Any]]:
 
 
 def text_of(value: object) -> str:
-    """A value as Java prints it."""
+    """The value as Java prints it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
-    """The typed value of an option's text; ValueError names the key."""
+    """The typed value that `text` means for an option. ValueError names the key and what is allowed."""
     key = field.metadata["key"]
     if field.type is bool:
         if text.lower() not in ("true", "false"):
@@ -216,15 +343,14 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         low, high = field.metadata["low"], field.metadata["high"]
         if not low <= number <= high:
             raise ValueError(f"{key} must be {low} to {high}, not {number}")
-        if key == "timerPrecisionMs":  # as Apache takes it
+        if key == "timerPrecisionMs":  # rounded down, as Apache does
             return max(step for step in TIMER_STEPS_MS if step <= max(number, TIMER_STEPS_MS[0]))
         return number
     if key == "messageDelayLevel":
         _ = Options(delay_levels=text).delay_levels_ms
     if key == "deleteWhen":
         _ = Options(delete_when=text).delete_hours
-    if key == "defaultMessageRequestMode" and text not in ("PULL", "POP"):
-        raise ValueError(f"defaultMessageRequestMode must be PULL or POP, not {text[:64]!r}")
-    if key == "flushDiskType" and text not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
-        raise ValueError(f"flushDiskType must be ASYNC_FLUSH or SYNC_FLUSH, not {text[:64]!r}")
+    choices = field.metadata["choices"]
+    if choices and text not in choices:
+        raise ValueError(f"{key} must be {' or '.join(choices)}, not {text[:64]!r}")
     return text

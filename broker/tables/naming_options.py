@@ -1,36 +1,70 @@
-"""NamingOptions: the name server's options under Apache's keys; those of Apache's machinery do nothing here.
+"""NamingOptions: the name server's options under Apache's keys. Loop thread.
 
-What may change while it runs lasts until it stops. Loop thread.
+Clients can change the options with an effect; a change lasts until the name server stops. OPTIONS.md lists `ACTING`.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.errors import Refusal
 
-_DEFAULTS = """
+
+class NamingOption(NamedTuple):
+    """`low` and `high` bound a number; an option without them is a flag, unless it is `fixed`."""
+
+    default: str
+    meaning: str
+    low: int | None = None
+    high: int | None = None
+    fixed: bool = False
+
+
+ACTING = {
+    "configBlackList": NamingOption(
+        "configBlackList;configStorePath;kvConfigPath",
+        "Keys, separated by `;`, that no client may change.",
+        fixed=True,
+    ),
+    "deleteTopicWithBrokerRegistration": NamingOption(
+        "false", "A registration removes those topics of the broker that it does not name."
+    ),
+    "enableAllTopicList": NamingOption("true", "Answers requests for the list of all topics."),
+    "enableTopicList": NamingOption(
+        "true", "Answers requests for lists of some topics: of a cluster, of units."
+    ),
+    "needWaitForService": NamingOption(
+        "false", "Refuses to give routes until `waitSecondsForService` have passed."
+    ),
+    "orderMessageEnable": NamingOption("false", "Adds a topic's order configuration to its route."),
+    "returnOrderTopicConfigToBroker": NamingOption(
+        "true", "Answers a broker's registration with the order configurations of all topics."
+    ),
+    "scanNotActiveBrokerInterval": NamingOption(
+        "5000", "How often silent brokers are looked for, in milliseconds.", 100, 3_600_000
+    ),
+    "waitSecondsForService": NamingOption(
+        "45",
+        "How long after its start a name server refuses, with `needWaitForService`, in seconds.",
+        0,
+        3600,
+    ),
+}
+_WITHOUT_EFFECT = """
 bindAddress=127.0.0.1
 clientRequestThreadPoolNums=8
 clientRequestThreadPoolQueueCapacity=50000
 clusterTest=false
-configBlackList=configBlackList;configStorePath;kvConfigPath
 configStorePath=
 defaultThreadPoolNums=16
 defaultThreadPoolQueueCapacity=10000
-deleteTopicWithBrokerRegistration=false
-enableAllTopicList=true
 enableControllerInNamesrv=false
 enableShutdownGracefully=false
-enableTopicList=true
 kvConfigPath=
 listenPort=9876
-needWaitForService=false
 notifyMinBrokerIdChanged=false
-orderMessageEnable=false
 productEnvName=center
-returnOrderTopicConfigToBroker=true
 rocketmqHome=
-scanNotActiveBrokerInterval=5000
 serverAsyncSemaphoreValue=64
 serverCallbackExecutorThreads=0
 serverChannelMaxIdleTimeSeconds=120
@@ -46,29 +80,17 @@ shutdownWaitTimeSeconds=30
 supportActingMaster=false
 unRegisterBrokerQueueCapacity=3000
 useEpollNativeSelector=false
-waitSecondsForService=45
 writeBufferHighWaterMark=0
 writeBufferLowWaterMark=0
 """
-_FLAGS = frozenset(
-    {
-        "deleteTopicWithBrokerRegistration",
-        "enableAllTopicList",
-        "enableTopicList",
-        "needWaitForService",
-        "orderMessageEnable",
-        "returnOrderTopicConfigToBroker",
-    }
-)
-_NUMBERS = {"scanNotActiveBrokerInterval": (100, 3_600_000), "waitSecondsForService": (0, 3600)}
-"""Key → least and greatest value."""
 
 
 class NamingOptions:
-    """`given`: values by key that differ from the defaults; Refusal for a key or value that cannot be."""
+    """`given`: values that differ from the defaults. Refusal names a key or value that is not allowed."""
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        self._values = dict(pair.split("=", 1) for pair in _DEFAULTS.split())
+        self._values = dict(pair.split("=", 1) for pair in _WITHOUT_EFFECT.split())
+        self._values |= {key: option.default for key, option in ACTING.items()}
         for key, text in (given or {}).items():
             self._values[self._known(key)] = self._checked(key, text)
 
@@ -79,16 +101,16 @@ class NamingOptions:
         return int(self._values[key])
 
     def text(self) -> str:
-        """All of them as `key=value` lines in order of the keys."""
+        """All options as `key=value` lines, sorted by key."""
         return "".join(f"{key}={value}\n" for key, value in sorted(self._values.items()))
 
     def update(self, pairs: Mapping[str, str]) -> None:
-        """Change options while it runs, all or none. Refusal names the key that may not change."""
+        """Change all of these while the name server runs, or none. Refusal names the key that may not change."""
         if set(self._values["configBlackList"].split(";")) & pairs.keys():
             raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         for key, text in pairs.items():
             current = self._values[self._known(key)]
-            if key not in _FLAGS and key not in _NUMBERS and text != current:
+            if (key not in ACTING or ACTING[key].fixed) and text != current:
                 raise _wrong(f"{key} cannot change while the name server runs")
         checked = {key: self._checked(key, text) for key, text in pairs.items()}
         self._values.update(checked)
@@ -99,12 +121,15 @@ class NamingOptions:
         return key
 
     def _checked(self, key: str, text: str) -> str:
-        if key in _FLAGS and text not in ("true", "false"):
-            raise _wrong(f"{key} must be true or false, not {text[:64]!r}")
-        if key in _NUMBERS:
-            low, high = _NUMBERS[key]
-            if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
-                raise _wrong(f"{key} must be {low} to {high}, not {text[:64]!r}")
+        option = ACTING.get(key)
+        if option is None or option.fixed:
+            return text
+        low, high = option.low, option.high
+        if low is None or high is None:
+            if text not in ("true", "false"):
+                raise _wrong(f"{key} must be true or false, not {text[:64]!r}")
+        elif not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+            raise _wrong(f"{key} must be {low} to {high}, not {text[:64]!r}")
         return text
 
 
