@@ -46,9 +46,9 @@ class Options:
     name_servers: str = _option("", "namesrvAddr")
     """Name servers outside this process to register with, `host:port` separated by `;`."""
     bind_address: str = _option("127.0.0.1", "bindAddress")
-    """The address the broker listens on; `0.0.0.0` is all."""
+    """The address the broker listens on; `0.0.0.0` is all addresses, Apache's default."""
     listen_port: int = _option(10911, "listenPort", high=65535)
-    """The broker's port; it also listens two below, as Apache does for VIP clients. 0: a free pair."""
+    """The broker's port; it also listens two below, as Apache does for VIP clients; 0 finds a free pair."""
     idle_s: int = _option(120, "serverChannelMaxIdleTimeSeconds", low=1)
     """Closes a connection that neither sends nor receives for this time."""
     broker_permission: int = _option(6, "brokerPermission", "running", high=7)
@@ -58,22 +58,22 @@ class Options:
     trace_on: bool = _option(True, "traceOn", "running")
     """Asks clients, in answers to sends, to record message traces."""
     register_period_ms: int = _option(30_000, "registerNameServerPeriod")
-    """How often the broker registers with name servers; values outside 10 to 60 s are moved inside."""
+    """How often the broker registers with name servers; the value is limited to 10 to 60 s."""
     # the store
     store_root: str = _option(str(Path.home() / "firearrow" / "store"), "storePathRootDir")
-    """The store's folder."""
+    """The store's folder (Apache: `~/store`)."""
     commitlog_path: str = _option("", "storePathCommitLog")
     """A separate folder for the commit log; empty: `commitlog` in the store's folder."""
     segment_bytes: int = _option(1 << 30, "mappedFileSizeCommitLog", low=1 << 16)
-    """Size of a commit log file; files that exist keep theirs."""
+    """Size of a commit log file; an existing store must have this size."""
     queue_file_bytes: int = _option(6_000_000, "mappedFileSizeConsumeQueue", low=20)
-    """Size of a consume queue file, rounded up to whole entries of 20 bytes."""
+    """Size of a consume queue file, rounded up to entries of 20 bytes; an existing store must have this size."""
     index_enabled: bool = _option(True, "messageIndexEnable")
     """Indexes messages by key and unique id, which queries by key or id need."""
     index_slots: int = _option(5_000_000, "maxHashSlotNum", low=1, high=(1 << 31) - 1)
-    """Hash slots of an index file."""
+    """Hash slots of a new index file."""
     index_entries: int = _option(20_000_000, "maxIndexNum", low=2, high=(1 << 31) - 1)
-    """Entries of an index file."""
+    """Entries of a new index file."""
     check_crc: bool = _option(True, "checkCRCOnRecover")
     """Checks the CRC of each record when the log is recovered after a crash."""
     flush_disk_type: str = _option("ASYNC_FLUSH", "flushDiskType", choices=("ASYNC_FLUSH", "SYNC_FLUSH"))
@@ -134,11 +134,11 @@ class Options:
     redelete_interval_ms: int = _option(120_000, "redeleteHangedFileInterval", "running")
     """When to try again to delete a file that could not be deleted."""
     disk_reclaim_percent: int = _option(75, "diskMaxUsedSpaceRatio", "running")
-    """Above this use of the disk, expired files are deleted at any hour; moved into 10 to 95."""
+    """Above this use of the disk, expired files are deleted at any hour; the value is limited to 10 to 95."""
     disk_force_percent: int = _option(85, "diskSpaceCleanForciblyRatio", "running")
-    """Above this use, the oldest files are deleted before they expire; moved into 30 to 85."""
+    """Above this use of the disk, the oldest files are deleted before they expire; the value is limited to 30 to 85."""
     disk_full_percent: int = _option(90, "diskSpaceWarningLevelRatio", "running")
-    """Above this use, messages are refused as well; moved into 35 to 90."""
+    """Above this use of the disk, sends are refused, too; the value is limited to 35 to 90."""
     clean_forcibly: bool = _option(True, "cleanFileForciblyEnable", "running")
     """Allows files to be deleted before they expire when the disk fills up."""
     # timer messages
@@ -147,11 +147,11 @@ class Options:
     timer_max_delay_s: int = _option(259_200, "timerMaxDelaySec", "running", low=1, high=1 << 31)
     """Longest delay of a timer message, and longest invisible time of a popped one."""
     timer_roll_slots: int = _option(172_800, "timerRollWindowSlot")
-    """Messages due in more than this many steps are stored again on the way; out of 2 to 604,740: that."""
+    """A message due in more wheel steps is stored again on the way; a value outside 2 to 604,740 counts as 604,740."""
     timer_log_file_bytes: int = _option(104_857_600, "mappedFileSizeTimerLog", low=120, high=1 << 30)
     """Size of a timer log file; files that exist keep theirs."""
     timer_slot_messages: int = _option((1 << 31) - 1, "timerCongestNumEachSlot", "running", low=1)
-    """Messages in one step of the wheel above which sends are refused, more and more up to twice as many."""
+    """Messages due in one step of the wheel; above it, sends are refused at random, and all at twice the number."""
     recall: bool = _option(False, "recallMessageEnable", "running")
     """Allows timer messages to be recalled before they are due."""
     recall_unwritable: bool = _option(True, "allowRecallWhenBrokerNotWriteable", "running")
@@ -166,11 +166,11 @@ class Options:
     transaction_check_max: int = _option(15, "transactionCheckMax", "running", low=1)
     """Checks of a half message after which it is discarded."""
     transaction_check_interval_ms: int = _option(30_000, "transactionCheckInterval", "running", low=10)
-    """How often half messages are looked through."""
+    """How often the broker goes through the half messages to check them."""
     transaction_op_bytes: int = _option(4096, "transactionOpMsgMaxSize", "running", low=1, high=1 << 16)
     """Largest body of an op message, which records finished half messages."""
     halves_max: int = _option(1 << 24, "maxHalfMessagesWaiting", "running", low=1)
-    """Most half messages waiting for an end; further ones are refused as busy."""
+    """Most half messages waiting for commit or rollback; further ones are refused as busy."""
     # topics and groups
     auto_create_topics: bool = _option(True, "autoCreateTopicEnable")
     """Creates an unknown topic at the first send to it, after the template `TBW102`."""
@@ -183,7 +183,7 @@ class Options:
     trace_topic: bool = _option(False, "traceTopicEnable")
     """Creates the topic for message traces at the start."""
     trace_topic_name: str = _option("RMQ_SYS_TRACE_TOPIC", "msgTraceTopicName")
-    """Name of that topic."""
+    """Name of the topic that `traceTopicEnable` creates."""
     auto_create_groups: bool = _option(True, "autoCreateSubscriptionGroup")
     """Creates an unknown consumer group at its first use."""
     check_system_topics: bool = _option(True, "validateSystemTopicWhenUpdateTopic", "running")
@@ -195,7 +195,7 @@ class Options:
     pop_retry_probability_priority: int = _option(
         0, "popFromRetryProbabilityForPriority", "running", high=100
     )
-    """The same for topics of message type PRIORITY."""
+    """How often, out of 100 POP requests for a PRIORITY topic, the retry topic is read before the topic."""
     priority_ascending: bool = _option(True, "priorityOrderAsc", "running")
     """POP visits a topic's queues from the highest id down: the highest priority first."""
     pop_retry_v2: bool = _option(False, "enableRetryTopicV2", "running")
@@ -211,7 +211,7 @@ class Options:
     pops_held_max: int = _option(100_000, "maxPopPollingSize", "running", low=1)
     """Most held POP requests, and as many held notification requests."""
     revive_interval_ms: int = _option(1000, "reviveInterval", "running", low=10)
-    """How often messages whose invisible time is over are looked for."""
+    """How often the broker looks for messages whose invisible time is over."""
     revive_queues: int = _option(8, "reviveQueueNum", low=1, high=64)
     """Queues of the revive topic, which records popped and acknowledged messages."""
     timer_topic: bool = _option(True, "timerWheelEnable")
@@ -228,17 +228,17 @@ class Options:
     broadcast_offsets: bool = _option(True, "enableBroadcastOffsetStore", "running")
     """Keeps offsets of broadcasting consumers at the broker, too."""
     broadcast_expire_s: int = _option(120, "broadcastOffsetExpireSecond", "running", low=1)
-    """A broadcasting client that is gone is forgotten when it has not pulled for this time."""
+    """A broadcasting client that has left is forgotten when it has not pulled for this time."""
     broadcast_expire_max_s: int = _option(300, "broadcastOffsetExpireMaxSecond", "running", low=1)
-    """One that is still connected is forgotten when it has not pulled for this time."""
+    """A broadcasting client that is connected is forgotten when it has not pulled for this time."""
     server_assigns: bool = _option(True, "serverLoadBalancerEnable", "running")
-    """Splits queues among members that let brokers assign; false: each gets all queues."""
+    """Splits queues among members that let brokers assign them; false: each member gets all queues."""
     default_request_mode: str = _option(
         "PULL", "defaultMessageRequestMode", "running", choices=("PULL", "POP")
     )
-    """How such members get messages if nothing is set for their group and topic."""
+    """How members that let brokers assign queues get messages, if nothing is set for their group and topic."""
     pop_share_queues: int = _option(-1, "defaultPopShareQueueNum", "running", low=-1, high=1 << 20)
-    """With POP as that mode, how many members' queues each member pops besides its own; -1 or 0: all queues."""
+    """With `defaultMessageRequestMode` POP: how many other members' queues a member pops, too; -1 or 0: all queues."""
     route_period_ms: int = _option(30_000, "loadBalancePollNameServerInterval", low=100)
     """How long a route from an outside name server is used before it is fetched again."""
     lite_pull: bool = _option(True, "litePullMessageEnable", "running")
@@ -250,7 +250,7 @@ class Options:
     filter_chars_max: int = _option(1 << 18, "maxFilterCacheChars", "running", low=1 << 16)
     """Most characters of compiled SQL92 filters kept for reuse; 8 times as many may be in use."""
     slave_read: bool = _option(False, "slaveReadEnable", "running")
-    """Answers to pulls suggest the broker id that the group's configuration names (for other slaves)."""
+    """Answers to pulls suggest the broker id that the group's configuration names; without a slave, of no use."""
     reject_pull_consumers: bool = _option(False, "rejectPullConsumerEnable", "running")
     """Ignores heartbeats of consumers that pull by themselves."""
     notify_consumers: bool = _option(True, "notifyConsumerIdsChangedEnable", "running")
@@ -268,14 +268,14 @@ class Options:
     split_metadata: bool = _option(True, "enableSplitMetadata")
     """Answers requests for all topics or groups in pages, for clients that ask for pages."""
     split_metadata_size: int = _option(2000, "splitMetadataSize", low=1)
-    """Most topics or groups in such a page."""
+    """Most topics or groups in a page of `enableSplitMetadata`."""
     # administration
     accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running")
     """Refuses sends before this time, in milliseconds since 1970."""
     config_black_list: str = _option("configBlackList;brokerConfigPath", "configBlackList")
     """Keys, separated by `;`, that no client may change while the broker runs."""
     held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)
-    """Most held pulls; a pull beyond is answered at once."""
+    """Most held pulls; further pulls without a message are answered at once."""
     connection_bytes_max: int = _option(1 << 30, "maxConnectionBytes", low=64 << 20)
     """Most buffered bytes of all connections; above it, the connections that hold most are closed."""
     fast_path: bool = _option(True, "fastPath")

@@ -1,6 +1,7 @@
-"""What can be set, each with Java's default; checked where it is made. Durations in seconds, sizes in bytes.
+"""The client's options, with Java's defaults. Names end in their unit: `_s` is seconds, `bytes` is bytes.
 
-A value out of its range raises ConfigError with the range. Two objects given the same ClientOptions share one instance.
+Each value is checked when the object is made: ConfigError names the range. Producers and consumers that get the same
+ClientOptions share one instance. OPTIONS.md is generated from this file: the string after an option is its line there.
 """
 
 import itertools
@@ -12,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from firearrow.client.errors import ConfigError
 
 MIB = 1 << 20
+Ranges = Mapping[str, tuple[float, float]]
+"""Least and greatest value by option."""
 _names = itertools.count()
 
 
@@ -26,7 +29,7 @@ class MessageModel(StrEnum):
 
 
 class ConsumeFromWhere(StrEnum):
-    """Where a group begins in a queue of which it has no offset."""
+    """Where a group starts in a queue without a stored offset."""
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
@@ -41,7 +44,7 @@ class CompressionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What requests are signed with (ACL, both generations sign alike)."""
+    """The keys that requests are signed with. Apache's ACL 1 and ACL 2 use the same signature."""
 
     access_key: str
     secret_key: str = field(repr=False)
@@ -59,11 +62,11 @@ class SocksProxy:
     def __post_init__(self) -> None:
         host, _, port = self.address.rpartition(":")
         if not host or not port.isdigit():
-            raise ConfigError(f"proxy {self.address!r}: `host:port` is wanted")
+            raise ConfigError(f"proxy address must be `host:port`, not {self.address!r}")
 
 
 def _instance_name() -> str:
-    """Unlike every other in this process and in others, containers with equal addresses and process ids included."""
+    """Unique among all processes, including containers with equal addresses and process ids."""
     return f"{os.getpid()}#{time.monotonic_ns()}{next(_names)}{os.urandom(2).hex()}"
 
 
@@ -76,179 +79,251 @@ class ClientOptions:
     """What producers and consumers of one instance share: name servers, identity, security, timers."""
 
     name_server: str = field(default_factory=_name_server)
-    """`host:port`, several separated by `;`. Default: NAMESRV_ADDR of the environment; else `name_server_url`."""
+    """Name servers as `host:port`, separated by `;`; default: `NAMESRV_ADDR` of the environment."""
     name_server_url: str | None = None
-    """Where the addresses are to be had by HTTP, e.g. `http://host:8080/rocketmq/nsaddr`."""
+    """Where to get the name servers' addresses by HTTP if `name_server` is empty."""
     instance_name: str | None = None
-    """Part of the client id; None gives each ClientOptions its own, and broadcasting consumers `DEFAULT`."""
+    """Part of the client id; None: a unique name for each ClientOptions, `DEFAULT` for broadcasting consumers."""
     client_ip: str | None = None
+    """Part of the client id; None: the address by which other machines reach this one."""
     unit_name: str | None = None
+    """Unit (set) of the client: part of the client id and of the request to `name_server_url`."""
     namespace: str | None = None
+    """Prefix of all topics and groups on the wire (`namespace%topic`), hidden from your code."""
     namespace_v2: str | None = None
+    """Namespace sent as a field of each request, as RocketMQ 5 does, with names unchanged."""
     credentials: Credentials | None = None
+    """Keys that sign each request; None: requests are not signed."""
     tls: bool | ssl.SSLContext = False
-    """True: encrypted, the peer's certificate is checked against the system's authorities."""
+    """True: encrypted, and certificates are checked against the system's authorities; or your own SSLContext."""
     socks_proxies: Mapping[str, SocksProxy] = field(default_factory=dict)
-    """SOCKS5 proxies by the network that lies behind them (`10.0.0.0/8`), or `*`; needs `firearrow[socks]`."""
+    """SOCKS5 proxies by the network they lead to (`10.0.0.0/8`), or `*`; needs `firearrow[socks]`."""
     vip_channel: bool = False
+    """Sends messages to the broker's VIP port, which is its port minus 2."""
     binary_headers: bool = False
-    """Headers in RocketMQ's binary form instead of JSON."""
+    """Encodes request headers in RocketMQ's binary form instead of JSON."""
     heartbeat_v2: bool = False
+    """Sends short heartbeats while subscriptions do not change, to brokers that understand them."""
     poll_name_server_s: float = 30
+    """How often routes are fetched again."""
     heartbeat_s: float = 30
+    """How often brokers get a heartbeat."""
     persist_offsets_s: float = 5
+    """How often consumers store their offsets, at the broker or in their file."""
     rebalance_s: float = 20
+    """How often consumers check which queues are theirs; changes in the group trigger it at once."""
     exception_delay_s: float = 1
+    """Pause after a failed pull or pop."""
     api_timeout_s: float = 3
+    """Timeout of requests other than sends, pulls and pops."""
     connect_timeout_s: float = 3
+    """Timeout of a new connection."""
     idle_s: float = 120
+    """Closes a connection that neither sends nor receives for this time."""
     pending_max: int = 65535
-    """Requests on the way to one broker at a time."""
+    """Most unanswered requests on one connection."""
     generated_name: str = field(default_factory=_instance_name, repr=False)
 
+    RANGES: ClassVar[Ranges] = {
+        **dict.fromkeys(
+            ("poll_name_server_s", "heartbeat_s", "persist_offsets_s", "rebalance_s", "exception_delay_s"),
+            (0.001, 86400),
+        ),
+        **dict.fromkeys(("api_timeout_s", "connect_timeout_s", "idle_s"), (0.001, 86400)),
+        "pending_max": (1, 1 << 20),
+    }
+
     def __post_init__(self) -> None:
-        for name in ("poll_name_server_s", "heartbeat_s", "persist_offsets_s", "rebalance_s", "exception_delay_s",
-                     "api_timeout_s", "connect_timeout_s", "idle_s"):  # fmt: skip
-            _within(self, name, 0.001, 86400)
-        _within(self, "pending_max", 1, 1 << 20)
+        _check_ranges(self, self.RANGES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
     send_timeout_s: float = 3
-    """For a whole call, with all its tries."""
+    """Timeout of a whole call, with all its attempts."""
     attempt_timeout_s: float | None = None
-    """Cuts one try short while others are left."""
+    """Timeout of one attempt while others remain; None: only `send_timeout_s` counts."""
     retries: int = 2
+    """Further attempts of `send` and `send_batch` after a failed one."""
     async_retries: int = 2
+    """Further attempts of `submit`, only if no broker has answered."""
     retry_when_not_stored_ok: bool = False
+    """Makes `send` try another queue if the status is not SEND_OK; the message may then be stored twice."""
     retry_codes: frozenset[int] = frozenset({17, 14, 1, 2, 16, 204, 205, 1500})
+    """Response codes after which `send` tries again."""
     template_topic: str = "TBW102"
+    """Topic after which brokers create an unknown topic."""
     default_queues: int = 4
+    """Queues of a topic that a send creates, limited by the template's."""
     message_bytes_max: int = 4 * MIB
+    """Largest body of a message, or of all messages of a batch, before compression."""
     compress_over_bytes: int = 4096
+    """Compresses bodies of at least this size."""
     compress_level: int = 5
+    """Level of compression: higher is slower and smaller."""
     compression: CompressionKind = CompressionKind.ZLIB
+    """Compression of bodies; LZ4 and ZSTD need `firearrow[compression]`."""
     auto_batch: bool = False
+    """Gathers single sends of one topic into batches."""
     batch_delay_s: float = 0.010
+    """Longest time that a message waits for such a batch."""
     batch_bytes: int = 32768
+    """Size at which such a batch is sent at once."""
     batch_total_bytes: int = 32 * MIB
+    """Most bytes in all such batches together; further messages are sent alone."""
     in_flight_max: int = 8192
+    """Most messages sent but not answered."""
     in_flight_bytes: int = 100 * MIB
+    """Most bytes of messages sent but not answered."""
     wait_when_full: bool = True
-    """`send` waits for room (within its timeout); False, and always in `submit`: TooManyRequests."""
+    """Makes `send` wait, within its timeout, at either limit; False, and always in `submit`: TooManyRequests."""
     latency_faults: bool = False
+    """Avoids a broker for a time after a slow or failed send."""
     fault_detector: bool = False
+    """With `latency_faults`, also probes such brokers, to use them again as soon as they answer."""
     detect_timeout_s: float = 0.2
+    """Timeout of a probe."""
     detect_interval_s: float = 2
+    """Shortest time between two probes of a broker; they run every 3 s at most."""
     topics: tuple[str, ...] = ()
-    """Routes fetched at the start."""
+    """Topics whose routes are fetched at the start; a topic without a route makes the start fail."""
     check_threads: int = 1
-    """Checks of transactions that run at a time."""
+    """Most checks of transactions that run at a time."""
     checks_max: int = 2000
-    """Checks that wait; brokers ask again about those that find no room."""
+    """Most checks that run or wait; brokers ask again about the others."""
     trace: bool = False
+    """Records message traces of sends."""
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
+    """Topic of the traces."""
     trace_batch: int = 10
+    """Most traces in one trace message."""
+
+    RANGES: ClassVar[Ranges] = {
+        **dict.fromkeys(("send_timeout_s", "attempt_timeout_s", "detect_interval_s"), (0.001, 86400)),
+        **dict.fromkeys(("retries", "async_retries"), (0, 100)),
+        "detect_timeout_s": (0.001, 60),
+        "default_queues": (1, 65535),
+        "message_bytes_max": (1, 128 * MIB),
+        "compress_over_bytes": (0, 1 << 31),
+        "compress_level": (0, 9),
+        "batch_delay_s": (0.001, 30),
+        "batch_bytes": (1, 2 * MIB),
+        "batch_total_bytes": (1, 1 << 40),
+        "in_flight_max": (10, 1 << 20),
+        "in_flight_bytes": (MIB, 1 << 40),
+        "check_threads": (1, 1000),
+        "checks_max": (1, 1 << 20),
+        "trace_batch": (1, 20),
+    }
 
     def __post_init__(self) -> None:
-        _within(self, "send_timeout_s", 0.001, 86400)
-        _within(self, "attempt_timeout_s", 0.001, 86400)
-        _within(self, "detect_timeout_s", 0.001, 60)
-        _within(self, "detect_interval_s", 0.001, 86400)
-        _within(self, "retries", 0, 100)
-        _within(self, "async_retries", 0, 100)
-        _within(self, "default_queues", 1, 65535)
-        _within(self, "message_bytes_max", 1, 128 * MIB)
-        _within(self, "compress_over_bytes", 0, 1 << 31)
-        _within(self, "compress_level", 0, 9)
-        _within(self, "batch_delay_s", 0.001, 30)
-        _within(self, "batch_bytes", 1, 2 * MIB)
-        _within(self, "batch_total_bytes", 1, 1 << 40)
-        _within(self, "in_flight_max", 10, 1 << 20)
-        _within(self, "in_flight_bytes", MIB, 1 << 40)
-        _within(self, "check_threads", 1, 1000)
-        _within(self, "checks_max", 1, 1 << 20)
-        _within(self, "trace_batch", 1, 20)
+        _check_ranges(self, self.RANGES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ConsumerOptions:
-    """What push and pull consumers have in common."""
+    """Options that push and pull consumers share."""
 
     model: MessageModel = MessageModel.CLUSTERING
+    """CLUSTERING: members share the messages; BROADCASTING: each member gets all."""
     from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
+    """Where a group starts in a queue without a stored offset."""
     from_time: datetime = field(default_factory=lambda: datetime.now() - timedelta(minutes=30))
+    """Where it starts with `CONSUME_FROM_TIMESTAMP`; default: 30 minutes before now."""
     allocate: Callable[..., Any] | str = "AVG"
-    """One of the six strategies by its name, or `(group, client_id, queues, client_ids) -> queues`."""
+    """How members split queues: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, or a function (see `client/group/allocate.py`)."""
     span_max: int = 2000
+    """Stops pulling a queue while its first and last unfinished offset are further apart, unless `orderly`."""
     queue_messages_max: int = 1000
+    """Stops pulling a queue while it holds more messages."""
     queue_bytes_max: int = 100 * MIB
-    """At least 1 MiB; what a queue holds is compared in whole MiB, as Java does it."""
+    """Stops pulling a queue while it holds more bytes, compared in whole MiB as in Java."""
     local_offsets: Path = field(default_factory=lambda: Path.home() / ".rocketmq_offsets")
+    """Folder for the offsets of broadcasting consumers; default: `~/.rocketmq_offsets`."""
     trace: bool = False
+    """Records message traces of consumption."""
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
+    """Topic of the traces."""
     trace_batch: int = 10
+    """Most traces in one trace message."""
+
+    RANGES: ClassVar[Ranges] = {
+        "span_max": (1, 65535),
+        "queue_messages_max": (1, 65535),
+        "queue_bytes_max": (MIB, 1024 * MIB),
+        "trace_batch": (1, 20),
+    }
 
     def __post_init__(self) -> None:
-        _within(self, "span_max", 1, 65535)
-        _within(self, "queue_messages_max", 1, 65535)
-        _within(self, "queue_bytes_max", MIB, 1024 * MIB)
-        _within(self, "trace_batch", 1, 20)
+        _check_ranges(self, self.RANGES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConsumerOptions(_ConsumerOptions):
     orderly: bool = False
+    """Handles each queue's messages in order, one batch at a time."""
     threads: int = 20
-    """Handlers that run at a time, threads or tasks."""
+    """Most handler calls that run at a time, in threads or as tasks."""
     batch_size: int = 1
-    """Messages a call of a handler gets at most."""
+    """Most messages that a handler gets in one call."""
     pull_batch: int = 32
+    """Most messages that one pull asks for."""
     pull_batch_bytes: int = 256 * 1024
+    """Most bytes that one pull asks for."""
     pull_interval_s: float = 0
+    """Pause between a pull (or pop) that brought messages and the next."""
     pull_suspend_s: float = 15
-    """How long a broker may hold a pull until there is something."""
+    """How long a broker may hold a pull until a message arrives."""
     pull_timeout_s: float = 30
-    """How long the answer to a pull is waited for, longer than `pull_suspend_s`."""
+    """Timeout of a pull; must be above `pull_suspend_s`."""
     topic_messages_max: int | None = None
+    """Limit of messages for all queues of a topic together, split evenly; replaces `queue_messages_max`."""
     topic_bytes_max: int | None = None
+    """Limit of bytes for all queues of a topic together, split evenly; replaces `queue_bytes_max`."""
     post_subscription: bool = False
+    """Sends the filter with each pull, so that brokers need not know it from heartbeats."""
     max_reconsume_times: int = -1
-    """-1: 16, or without end when orderly."""
+    """Retries before a message goes to the dead letters; -1: 16, or no limit if `orderly`."""
     suspend_s: float = 1
-    """How long an orderly queue rests after a failure, 0.01 to 30."""
+    """With `orderly`: how long a queue pauses after a failure."""
     auto_commit: bool = True
-    """Orderly only. False: SUCCESS goes on without an end, and handlers say COMMIT or ROLLBACK."""
+    """With `orderly`: SUCCESS commits the offset; False: only COMMIT does, and ROLLBACK goes back to the last one."""
     consume_timeout_s: float = 15 * 60
+    """A concurrent handler that runs longer loses its message, which is sent back for a retry."""
     drain_s: float = 10
-    """How long `close` waits for handlers that run."""
+    """How long `close` waits for running handlers."""
     client_rebalance: bool = True
-    """False: brokers assign the queues (and may switch them to POP)."""
+    """Members split the queues; False: brokers assign them, and may switch the group to POP."""
     pop_batch: int = 32
+    """Most messages that one pop asks for."""
     pop_invisible_s: float = 60
+    """How long a popped message is invisible to other members."""
     pop_queue_max: int = 96
+    """Stops popping a queue while more messages are not acknowledged."""
+
+    RANGES: ClassVar[Ranges] = {
+        **_ConsumerOptions.RANGES,
+        "threads": (1, 1000),
+        **dict.fromkeys(("batch_size", "pull_batch"), (1, 1024)),
+        "pull_batch_bytes": (1, 64 * MIB),
+        "pull_interval_s": (0, 65.535),
+        "pull_suspend_s": (0, 3600),
+        "pull_timeout_s": (0.001, 86400),
+        "topic_messages_max": (1, 6553500),
+        "topic_bytes_max": (MIB, 102400 * MIB),
+        "max_reconsume_times": (-1, (1 << 31) - 1),
+        "consume_timeout_s": (0.001, 86400 * 365),
+        "suspend_s": (0.01, 30),
+        "drain_s": (0, 86400),
+        "pop_batch": (1, 32),
+        "pop_invisible_s": (5, 300),
+        "pop_queue_max": (1, 65535),
+    }
 
     def __post_init__(self) -> None:
-        super(PushConsumerOptions, self).__post_init__()
-        _within(self, "threads", 1, 1000)
-        _within(self, "batch_size", 1, 1024)
-        _within(self, "pull_batch", 1, 1024)
-        _within(self, "pull_batch_bytes", 1, 64 * MIB)
-        _within(self, "pull_interval_s", 0, 65.535)
-        _within(self, "pull_suspend_s", 0, 3600)
-        _within(self, "pull_timeout_s", 0.001, 86400)
+        _check_ranges(self, self.RANGES)
         if self.pull_timeout_s <= self.pull_suspend_s:
             raise ConfigError("pull_timeout_s must be above pull_suspend_s")
-        _within(self, "topic_messages_max", 1, 6553500)
-        _within(self, "topic_bytes_max", MIB, 102400 * MIB)
-        _within(self, "max_reconsume_times", -1, (1 << 31) - 1)
-        _within(self, "consume_timeout_s", 0.001, 86400 * 365)
-        _within(self, "suspend_s", 0.01, 30)
-        _within(self, "drain_s", 0, 86400)
-        _within(self, "pop_batch", 1, 32)
-        _within(self, "pop_invisible_s", 5, 300)
-        _within(self, "pop_queue_max", 1, 65535)
         if not self.client_rebalance and (self.orderly or self.model is MessageModel.BROADCASTING):
             raise ConfigError("client_rebalance=False is for concurrent, clustering consumers only")
 
@@ -256,19 +331,31 @@ class PushConsumerOptions(_ConsumerOptions):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullConsumerOptions(_ConsumerOptions):
     suspend_s: float = 20
+    """How long a broker may hold a pull until a message arrives."""
     suspend_timeout_s: float = 30
+    """Timeout of a pull; must not be below `suspend_s`."""
     auto_commit: bool = True
+    """Makes `poll` and `close` commit the messages polled before; False: call `commit` yourself."""
     auto_commit_s: float = 5
+    """Shortest time between two such commits."""
     pull_batch: int = 10
+    """Most messages that one pull asks for, and that one `poll` returns."""
     cached_max: int = 10000
+    """Stops pulling while more messages of all queues are cached."""
     poll_timeout_s: float = 5
+    """How long `poll` waits for messages."""
     check_queues_s: float = 30
+    """How often `on_queues_changed` compares a topic's queues."""
+
+    RANGES: ClassVar[Ranges] = {
+        **_ConsumerOptions.RANGES,
+        "auto_commit_s": (1, 86400),
+        "pull_batch": (1, 1024),
+        "cached_max": (1, 1 << 20),
+    }
 
     def __post_init__(self) -> None:
-        super(PullConsumerOptions, self).__post_init__()
-        _within(self, "auto_commit_s", 1, 86400)
-        _within(self, "pull_batch", 1, 1024)
-        _within(self, "cached_max", 1, 1 << 20)
+        _check_ranges(self, self.RANGES)
         if self.suspend_timeout_s < self.suspend_s:
             raise ConfigError("suspend_timeout_s must not be below suspend_s")
 
@@ -276,27 +363,37 @@ class PullConsumerOptions(_ConsumerOptions):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopConsumerOptions:
     invisible_s: float = 60
+    """How long a received message is invisible to other members."""
     wait_s: float = 15
+    """How long `receive` waits for messages."""
     batch: int = 32
+    """Most messages that `receive` returns."""
     from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
+    """Where a new group starts: at the first or after the last message."""
     orderly: bool = False
+    """Gives out a queue's next messages only when those before are acknowledged."""
+
+    RANGES: ClassVar[Ranges] = {
+        "invisible_s": (0.001, 3 * 86400),
+        "wait_s": (0, 60),
+        "batch": (1, 32),
+    }
 
     def __post_init__(self) -> None:
-        _within(self, "invisible_s", 0.001, 3 * 86400)
-        _within(self, "wait_s", 0, 60)
-        _within(self, "batch", 1, 32)
+        _check_ranges(self, self.RANGES)
         if self.from_where is ConsumeFromWhere.TIMESTAMP:
-            raise ConfigError("from_where: a group that pops begins at the first or behind the last message")
+            raise ConfigError("from_where: a POP group starts at the first or after the last message")
 
 
 def client_options(client: ClientOptions | None, name_server: str | None) -> ClientOptions:
-    """Those given (else the defaults), with `name_server` put in if it is given."""
+    """`client`, or else the defaults, with `name_server` in place of theirs if it is given."""
     if client is None:
         return ClientOptions() if name_server is None else ClientOptions(name_server=name_server)
     return client if name_server is None else replace(client, name_server=name_server)
 
 
-def _within(options: object, name: str, least: float, most: float) -> None:
-    value = getattr(options, name)
-    if value is not None and not least <= value <= most:
-        raise ConfigError(f"{name}: {value} is not within {least}..{most}")
+def _check_ranges(options: object, ranges: Ranges) -> None:
+    for name, (least, most) in ranges.items():
+        value = getattr(options, name)
+        if value is not None and not least <= value <= most:
+            raise ConfigError(f"{name} must be {least} to {most}, not {value}")

@@ -1,0 +1,163 @@
+"""OPTIONS.md: every option of broker, name server and client. `python -m tests.meta.options` writes it.
+
+Defaults, ranges and meanings come from the source: the meaning is the string after an option.
+"""
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import textwrap
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from firearrow.broker.config import apache_keys
+from firearrow.broker.options import NO_LIMIT, Options, text_of
+from firearrow.broker.tables.naming_options import ACTING
+from firearrow.client.options import (
+    ClientOptions,
+    PopConsumerOptions,
+    ProducerOptions,
+    PullConsumerOptions,
+    PushConsumerOptions,
+)
+
+OPTIONS = Path(__file__).resolve().parents[2] / "OPTIONS.md"
+CLIENT_KINDS = (ClientOptions, ProducerOptions, PushConsumerOptions, PullConsumerOptions, PopConsumerOptions)
+COMPUTED = {"brokerName": "the host's name", "storePathRootDir": "`~/firearrow/store`"}
+JAVA_PROPERTY = "com.rocketmq.remoting.frameMaxLength"
+UNITS = {"ms": "ms", "s": "s", "hours": "h", "percent": "%", "bytes": "bytes"}
+INTERNAL = "generated_name"
+
+BROKER_TEXT = """# Options
+
+This file is generated from the source: `python -m tests.meta.options`.
+
+## Broker
+
+`firearrow broker` reads options from Apache's `broker.conf` (`--config FILE`) and from `--set KEY=VALUE`, which
+overrides the file. Other keys of Apache 5.5.0 have no effect, and the log names them (level info); it warns of unknown
+keys. The defaults are Apache's if the table does not say otherwise.
+
+The column *set* says when an option can be set. *start*: only at the start. *running*: also while the broker runs, with
+`mqadmin updateBrokerConfig` or `Admin.update_broker_config`; the configuration file, if there is one, is updated, too.
+*ours*: Apache does not have this option."""
+
+NAME_SERVER_TEXT = """## Name server
+
+These options of the name server have an effect; `mqadmin updateNamesrvConfig` changes them until the name server stops.
+All are Apache's. Apache's other options are listed to clients with their defaults, and do nothing. The address is set
+by `--namesrv-listen` of `firearrow broker` and `--listen` of `firearrow namesrv`."""
+
+CLIENT_TEXT = """## Client
+
+Frozen dataclasses of `firearrow.client`. Names in `_s` are seconds, names with `bytes` are bytes. A value out of range
+raises `ConfigError` when the object is made.
+
+The options are those of Apache's Java client, with its defaults. Ours are `wait_when_full` and all of PopConsumerOptions.
+Java does not wait for handlers when a consumer is closed (`drain_s`), and does not limit what is in flight
+(`in_flight_max`, `in_flight_bytes`) by default."""
+
+
+def document() -> str:
+    clients = (f"### {kind.__name__}\n\n{client_table(kind)}" for kind in CLIENT_KINDS)
+    parts = (BROKER_TEXT, broker_table(), NAME_SERVER_TEXT, name_server_table(), CLIENT_TEXT, *clients)
+    return "\n\n".join(parts) + "\n"
+
+
+def broker_table() -> str:
+    notes, apache = meanings(Options), apache_keys() | {JAVA_PROPERTY}
+    rows = []
+    for field in dataclasses.fields(Options):
+        key = field.metadata["key"]
+        default = COMPUTED.get(key) or _code(text_of(field.default))
+        changed = field.metadata["change"] + ("" if key in apache else ", ours")
+        rows.append((f"`{key}`", default, _broker_range(field), changed, notes[field.name]))
+    return _table(
+        ("key", "default", "range", "set", "meaning"), sorted(rows, key=lambda row: row[0].strip("`"))
+    )
+
+
+def name_server_table() -> str:
+    rows = []
+    for key, option in sorted(ACTING.items()):
+        values = (
+            ""
+            if option.fixed
+            else "true, false"
+            if option.low is None
+            else f"{option.low:,} to {option.high:,}"
+        )
+        changed = "no" if option.fixed else "running"
+        rows.append((f"`{key}`", _code(option.default), values, changed, option.meaning))
+    return _table(("key", "default", "range", "set", "meaning"), rows)
+
+
+def client_table(kind: type) -> str:
+    notes = meanings(kind)
+    rows = []
+    for field in dataclasses.fields(kind):
+        if field.name != INTERNAL:
+            default = "" if field.default is dataclasses.MISSING else _code(_shown(field.default))
+            rows.append((f"`{field.name}`", default, _client_range(kind, field), notes[field.name]))
+    return _table(("option", "default", "range", "meaning"), rows)
+
+
+def meanings(kind: type) -> dict[str, str]:
+    """Field → the string after it, those of base classes included."""
+    found: dict[str, str] = {}
+    for part in reversed(kind.__mro__[:-1]):
+        [cls] = ast.parse(textwrap.dedent(inspect.getsource(part))).body
+        assert isinstance(cls, ast.ClassDef)
+        for field, note in itertools.pairwise(cls.body):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(note, ast.Expr)
+                and isinstance(note.value, ast.Constant)
+            ):
+                found[ast.unparse(field.target)] = " ".join(str(note.value.value).split())
+    return found
+
+
+def _broker_range(field: dataclasses.Field[Any]) -> str:
+    if field.type is bool:
+        return "true, false"
+    if field.type is not int:
+        return ", ".join(field.metadata["choices"])
+    low, high = field.metadata["low"], field.metadata["high"]
+    unit = next((f" {UNITS[word]}" for word in field.name.split("_") if word in UNITS), "")
+    return (
+        f"from {low:,}" if high == NO_LIMIT else f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    ) + unit
+
+
+def _client_range(kind: Any, field: dataclasses.Field[Any]) -> str:  # noqa: ANN401
+    if isinstance(field.default, bool):
+        return "True, False"
+    if isinstance(field.default, Enum):
+        return ", ".join(str(each.value) for each in type(field.default))
+    if field.name not in kind.RANGES:
+        return ""
+    least, most = kind.RANGES[field.name]
+    return f"{least:,} to {most:,}"
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, frozenset):
+        return ", ".join(map(str, sorted(default)))
+    return str(default.value if isinstance(default, Enum) else default)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    OPTIONS.write_text(document(), "utf-8")
