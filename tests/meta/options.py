@@ -56,7 +56,7 @@ CLIENT_TEXT = """## Client
 Frozen dataclasses of `firearrow.client`. Names in `_s` are seconds, names with `bytes` are bytes. A value out of range
 raises `ConfigError` when the object is made.
 
-The options are those of Apache's Java client, with its defaults. Ours are `wait_when_full` and all of PopConsumerOptions.
+The options are those of Apache's Java client, with its defaults. Ours are `wait_when_full` and PopConsumerOptions.
 Java does not wait for handlers when a consumer is closed (`drain_s`), and does not limit what is in flight
 (`in_flight_max`, `in_flight_bytes`) by default."""
 
