@@ -1,4 +1,4 @@
-"""The command line: arguments → Options → App; exit codes. 0 clean, 2 wrong usage, 3 cannot start."""
+"""The command line: arguments become Options and start an App. Exit codes: 0 clean, 2 usage error, 3 cannot start."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ cli = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib import metadata  # noqa: PLC0415 (slow, and seldom wanted)
+        from importlib import metadata  # noqa: PLC0415 (slow, and seldom used)
 
         typer.echo(f"firearrow {metadata.version('firearrow')}")
         raise typer.Exit()
@@ -37,7 +37,7 @@ Version = Annotated[
     bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
 ]
 LogLevel = Annotated[
-    str, typer.Option("--log-level", help="debug, info, warning or error; the log goes to stderr.")
+    str, typer.Option("--log-level", help="debug, info, warning or error. The log goes to stderr.")
 ]
 
 
@@ -49,28 +49,30 @@ def common(version: Version = False) -> None:
 @cli.command()
 def broker(
     store: Annotated[
-        Path | None, typer.Option(help="Folder of the store  [default: ~/firearrow/store]")
+        Path | None, typer.Option(help="The store's folder  [default: ~/firearrow/store]")
     ] = None,
     listen: Annotated[
         str | None, typer.Option(help="HOST:PORT of the broker  [default: 127.0.0.1:10911]")
     ] = None,
     namesrv_listen: Annotated[
-        str, typer.Option(help="HOST:PORT of the name server inside, or off.")
+        str, typer.Option(help="HOST:PORT of the name server in this process, or off.")
     ] = "127.0.0.1:9876",
     namesrv: Annotated[
-        str | None, typer.Option(help="Outside name servers to register with: ADDR;ADDR")
+        str | None, typer.Option(help="Other name servers to register with: ADDR;ADDR")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="An Apache broker.conf, taken as it is.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A configuration file in the format of Apache's broker.conf.")
+    ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="KEY=VALUE; overrides the config file.")
+        list[str] | None, typer.Option("--set", help="KEY=VALUE, overrides the file; may be repeated.")
     ] = None,
     log_level: LogLevel = "warning",
     version: Version = False,
 ) -> None:
-    """Run the broker, with its name server in the same process."""
+    """Run the broker and a name server in one process. OPTIONS.md explains the keys of --config and --set."""
     _logging(log_level)
     options = _options(store, listen, namesrv, config, set_ or [])
-    from firearrow.broker.app import App  # noqa: PLC0415 (help and usage errors need no broker)
+    from firearrow.broker.app import App  # noqa: PLC0415 (not needed for help and usage errors)
 
     _run(lambda loop: App(loop, Config(options, config), _address(namesrv_listen, "--namesrv-listen")).run())
 
@@ -94,10 +96,10 @@ def namesrv(
     add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )
 def spark(context: typer.Context) -> None:
-    """Jobs over the log with Apache Spark: replay, redrive, export, import, copy, audit."""
+    """Apache Spark jobs on a store: replay, redrive, export, import, copy, audit."""
     from importlib import import_module  # noqa: PLC0415
 
-    commands = import_module("firearrow.spark_tools.commands")  # by name: nothing of it belongs to a broker
+    commands = import_module("firearrow.spark_tools.commands")  # by name: the broker does not depend on it
     raise typer.Exit(commands.main(context.args))
 
 
@@ -105,8 +107,8 @@ def spark(context: typer.Context) -> None:
     add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )
 def store(context: typer.Context) -> None:
-    """Tools for a store's folder: verify, repair, dump, stat, backup."""
-    from firearrow.broker.upkeep import commands  # noqa: PLC0415 (a broker needs none of it)
+    """Check and repair a store, and more: verify, repair, dump, stat, backup."""
+    from firearrow.broker.upkeep import commands  # noqa: PLC0415 (not needed by a broker)
 
     commands.cli(context.args, prog_name="firearrow store")
 
@@ -158,7 +160,7 @@ def _address(text: str, option: str) -> tuple[str, int] | None:
 def _logging(level: str) -> None:
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise typer.BadParameter(f"--log-level is debug, info, warning or error, not {level!r}")
+        raise typer.BadParameter(f"--log-level must be debug, info, warning or error, not {level!r}")
     logging.basicConfig(
         level=number, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )

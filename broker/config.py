@@ -1,4 +1,4 @@
-"""Config: the options in force, where they came from, and how they change while the broker runs."""
+"""Config: the current options, their file, and changes to them while the broker runs. Loop thread."""
 
 import dataclasses
 import logging
@@ -15,16 +15,16 @@ log = logging.getLogger("firearrow.config")
 
 
 class ConfigError(ValueError):
-    """A key cannot be set so; the text names it."""
+    """An option cannot be set to this value, or not now. The text names its key."""
 
 
 def apache_keys() -> frozenset[str]:
-    """Every key of Apache's broker 5.5.0, ours or not."""
+    """Every key of Apache's broker 5.5.0, whether this broker has it or not."""
     return frozenset(resources.files("firearrow.broker").joinpath("apache_keys.txt").read_text().split())
 
 
 class Config:
-    """`options` is a frozen value that is replaced as a whole; listeners hear of the new one."""
+    """`options` is a frozen value. A change replaces it as a whole and calls the listeners with the new one."""
 
     def __init__(self, options: Options, path: Path | None = None) -> None:
         self.options = options
@@ -32,17 +32,18 @@ class Config:
         self._listeners: list[Callable[[Options], None]] = []
 
     def listen(self, changed: Callable[[Options], None]) -> None:
+        """Call `changed` now, and after every change."""
         self._listeners.append(changed)
         changed(self.options)
 
     def properties(self) -> dict[str, str]:
-        """Apache's keys and the values in force."""
+        """Apache's keys with the current values."""
         return {key: text_of(getattr(self.options, field.name)) for key, field in options_by_key().items()}
 
     def update(self, pairs: Mapping[str, str]) -> None:
-        """Change options of the running broker, all or none, and keep them in the config file if there is one.
+        """Change all of these options, or none, and write them to the config file if there is one.
 
-        ConfigError for a key that is unknown, has no effect here, or may not change while running.
+        ConfigError: a key is unknown, has no effect here, or cannot change while the broker runs.
         """
         options = apply(self.options, pairs, running=True)
         self.options = options
@@ -53,6 +54,7 @@ class Config:
 
 
 def apply(options: Options, pairs: Mapping[str, str], *, running: bool = False) -> Options:
+    """The options with `pairs` set. ConfigError names the key."""
     known = options_by_key()
     changes: dict[str, Any] = {}
     for key, text in pairs.items():
@@ -61,7 +63,7 @@ def apply(options: Options, pairs: Mapping[str, str], *, running: bool = False) 
             raise ConfigError(f"{key} is not an option of this broker")
         if running and field.metadata["change"] != "running":
             raise ConfigError(
-                f"{key} cannot change while the broker runs: set it in the config file and start again"
+                f"{key} cannot change while the broker runs: set it in the config file and restart the broker"
             )
         try:
             changes[field.name] = value_of(field, text)
@@ -71,20 +73,20 @@ def apply(options: Options, pairs: Mapping[str, str], *, running: bool = False) 
 
 
 def from_file(options: Options, path: Path) -> Options:
-    """Options of an Apache `broker.conf`: what we have takes effect; the rest is named in the log.
+    """The options with those of an Apache `broker.conf` set. The log names the keys that have no effect.
 
-    OSError, ConfigError, or ValueError for a file that is no properties text.
+    OSError, ConfigError; ValueError: the file is not in the properties format.
     """
     try:
         text = path.read_text("utf-8")
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is no UTF-8 text") from None
+        raise ConfigError(f"{path} is not a UTF-8 file") from None
     pairs = properties.parse(text)
     ours, apache = options_by_key(), apache_keys()
     without_effect = sorted(key for key in pairs if key not in ours and key in apache)
     unknown = sorted(key for key in pairs if key not in ours and key not in apache)
     if without_effect:
-        log.info("%s: without effect here: %s", path, ", ".join(without_effect))
+        log.info("%s: no effect here: %s", path, ", ".join(without_effect))
     for key in unknown:
         log.warning("%s: unknown key %s", path, key)
     if pairs.get("brokerRole") == "SLAVE":

@@ -1,4 +1,4 @@
-"""Errors that are answered, and errors that stop the start. No policy here."""
+"""Errors that become an answer, and errors that stop the start."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further det
 
 
 class Refusal(Exception):
-    """A request that is answered with `code` (a ResponseCode) and `remark`; the connection lives on."""
+    """The request is answered with `code` (a ResponseCode) and `remark`; the connection stays open."""
 
     def __init__(self, code: int, remark: str, ext: Mapping[str, str] | None = None) -> None:
         super().__init__(remark)
@@ -16,9 +16,9 @@ class Refusal(Exception):
 
 
 class StartError(Exception):
-    """The broker cannot start; the text is one sentence that says what to do. Exit code 3."""
+    """The broker cannot start. The text is one sentence and says what to do. Exit code 3."""
 
 
 def with_faq(remark: str) -> str:
-    """A remark with Apache's pointer to its FAQ page; its tools look for the line feed and `See`."""
+    """The remark with Apache's link to its FAQ. Apache's tools look for the line feed and `See`."""
     return remark + FAQ

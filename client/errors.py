@@ -1,23 +1,23 @@
-"""What can go wrong for a user of the client: one family with the numbers of Java's client and the broker's words."""
+"""The errors of the client: one hierarchy, with the codes of Java's client and the remarks of brokers."""
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 
 
 class RocketMQError(Exception):
-    """Every error of the client is one of these."""
+    """The base of all errors of the client."""
 
 
 class ConfigError(RocketMQError, ValueError):
-    """An option, a name or a subscription is not allowed; the text says which and what is."""
+    """An option, a name or a subscription is not allowed; the text names it and what is allowed."""
 
 
 class NotRunning(RocketMQError):
-    """The object was not started yet, failed to start, or was closed."""
+    """The object is not started, failed to start, or is closed."""
 
 
 class ClientError(RocketMQError):
-    """A request did not succeed. `code` is that of Java's MQClientException, or the broker's response code."""
+    """A request failed. `code` is that of Java's MQClientException, or the broker's response code."""
 
     code = 10003
 
@@ -28,55 +28,63 @@ class ClientError(RocketMQError):
 
 
 class MessageRefused(ClientError, ValueError):
-    """The message may not be sent as it is: refused before anything left."""
+    """The message cannot be sent as it is; nothing was sent."""
 
     code = int(ResponseCode.MESSAGE_ILLEGAL)
 
 
 class NoNameServer(ClientError):
+    """No name server is configured."""
+
     code = 10004
 
 
 class NoRoute(ClientError):
-    """No name server knows a broker for the topic."""
+    """No name server has a route for the topic."""
 
     code = 10005
 
 
 class RequestReplyTimeout(ClientError):
-    """The request was stored, but nobody replied in time."""
+    """The request was stored, but no reply arrived in time."""
 
     code = 10006
 
 
 class NoReplyAddress(ClientError):
-    """A message that is no request cannot be replied to."""
+    """The message is not a request, so it cannot be replied to."""
 
     code = 10007
 
 
 class TooManyRequests(ClientError):
-    """As many requests are on the way as may be, or no time was left for one more."""
+    """The limit of requests in flight is reached, or no time is left to send another one."""
 
 
 class TransportError(ClientError):
-    """The request may or may not have reached the broker."""
+    """The connection failed; the broker may or may not have received the request."""
 
 
 class ConnectFailed(TransportError):
+    """No connection could be opened; the broker has not received the request."""
+
     code = 10001
 
 
 class ConnectionLost(TransportError):
+    """The connection closed before the answer arrived."""
+
     code = 10001
 
 
 class RequestTimeout(TransportError):
+    """No answer arrived in time. The connection stays open."""
+
     code = 10002
 
 
 class BrokerError(ClientError):
-    """A broker or name server answered with an error: its response code and its words."""
+    """A broker or name server answered with an error: `code` and `remark` are those of the response."""
 
     def __init__(self, code: int, remark: str, broker: str) -> None:
         super().__init__(f"{broker}: {code} {code_name(code)}: {remark}", code)
@@ -85,7 +93,7 @@ class BrokerError(ClientError):
 
 
 class OffsetUnknown(RocketMQError):
-    """The stored offset could not be determined; that is not the same as none being stored."""
+    """The stored offset could not be determined. It is not known that none is stored."""
 
 
 def code_name(code: int) -> str:
@@ -93,7 +101,7 @@ def code_name(code: int) -> str:
 
 
 def check(answer: RemotingCommand, broker: str) -> RemotingCommand:
-    """The answer itself if it is a success. BrokerError."""
+    """Return the answer if it is a success. BrokerError."""
     if answer.code != 0:
         raise BrokerError(answer.code, answer.remark or "", broker)
     return answer

@@ -1,4 +1,4 @@
-"""What is sent and what came of it: Message, MessageQueue, SendResult, and how properties are written on the wire."""
+"""Message, MessageQueue and SendResult, and the encoding of properties."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,10 +53,10 @@ class Property:
 
 @dataclass(slots=True)
 class Message:
-    """One message to be sent. `body` is bytes: encode a text yourself, so that it is never done twice or wrongly.
+    """One message to send. `body` is bytes: encode a str yourself.
 
-    At most one of `delay_level` (1 to 18 of the broker's table), `delay_s` and `deliver_at_ms` (since 1970). The unique
-    id is given at the first send and stays, so that consumers can tell a repeat.
+    Set at most one of `delay_level` (1 to 18 of the broker's table), `delay_s` and `deliver_at_ms` (since 1970). The
+    first send sets `unique_id`, and later sends keep it, so that consumers can recognize a repetition.
     """
 
     topic: str
@@ -77,17 +77,15 @@ class Message:
         if type(self.body) is bytes and type(self.keys) is tuple:
             return
         if not isinstance(self.body, bytes):
-            raise MessageRefused(
-                f"body: bytes are wanted, not {type(self.body).__name__}; a str must be encoded"
-            )
+            raise MessageRefused(f"body must be bytes, not {type(self.body).__name__}: encode a str")
         if isinstance(self.keys, str):
-            raise MessageRefused("keys: a sequence of str is wanted; for one key write keys=[key]")
+            raise MessageRefused("keys must be a sequence of str: for one key write keys=[key]")
 
 
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class MessageQueue:
-    """One queue of a topic at one broker. Ordered as Java's clients order them, so that mixed groups agree."""
+    """One queue of a topic at one broker. Queues sort as in Java's clients, so that mixed groups agree."""
 
     topic: str
     broker_name: str
@@ -102,12 +100,12 @@ class MessageQueue:
 
 
 def java_order(text: str) -> bytes:
-    """A sort key that puts strings where Java's compareTo does: by UTF-16 code units."""
+    """A sort key that orders strings as Java's compareTo does: by UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 class SendStatus(Enum):
-    """How safe the broker says the message is. All four are stored; the value is the response code."""
+    """How safely the broker stored the message: all four are stored. The value is the response code."""
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10
@@ -116,13 +114,13 @@ class SendStatus(Enum):
 
 
 class SendResult(NamedTuple):
-    """What the broker said of one message, or of one batch."""
+    """The broker's answer to one message or one batch."""
 
     status: SendStatus
     message_id: str
-    """The unique id, given by the client; of a batch, all of them joined by `,`."""
+    """The unique id, which the client sets; for a batch, all ids joined by `,`."""
     offset_message_id: str
-    """Names the place in the broker's log."""
+    """An id made of the broker's address and the physical offset in its log."""
     queue: MessageQueue
     queue_offset: int
     transaction_id: str | None = None
@@ -131,26 +129,30 @@ class SendResult(NamedTuple):
     trace_on: bool = True
 
     def raise_for_status(self) -> "SendResult":
-        """Itself if SEND_OK. BrokerError: stored, but not as safely as asked."""
+        """Return the result if it is SEND_OK. BrokerError: stored, but less safely than configured."""
         if self.status is not SendStatus.SEND_OK:
-            raise BrokerError(self.status.value, "stored, but not as safely as asked", self.queue.broker_name)
+            raise BrokerError(
+                self.status.value, "stored, but less safely than configured", self.queue.broker_name
+            )
         return self
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """`name 0x01 value 0x02 …`. MessageRefused: over 32767 bytes, or a separator within."""
+    """`name 0x01 value 0x02 …`. MessageRefused: over 32767 bytes, or a name or value has a separator in it."""
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
     if text.count("\x01") + text.count("\x02") != 2 * len(properties):
         raise MessageRefused(
-            "properties: the bytes 1 and 2 separate them on the wire and cannot be part of one"
+            "properties: the bytes 1 and 2 are separators and cannot be part of a name or value"
         )
     encoded = text.encode("utf-8", "surrogatepass")
     if len(encoded) > PROPERTIES_BYTES_MAX:
-        raise MessageRefused(f"properties: {len(encoded)} bytes, at most {PROPERTIES_BYTES_MAX}")
+        raise MessageRefused(
+            f"properties have {len(encoded)} bytes, at most {PROPERTIES_BYTES_MAX} are allowed"
+        )
     return encoded
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Pieces without a name or a value are dropped; the last of equal names wins."""
+    """Properties without a name or a value are dropped; of equal names the last one counts."""
     pairs = (piece.partition("\x01") for piece in data.decode("utf-8", "replace").split("\x02"))
     return {name: value for name, separator, value in pairs if separator and name and value}

@@ -1,4 +1,4 @@
-"""The names that `firearrow.client` shows, each from the room where it lives."""
+"""The public names of `firearrow.client`, imported from the modules that define them."""
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.admin import Admin

@@ -1,4 +1,4 @@
-"""Many small messages, sent three ways: one after the other, all at once, and in batches of one request each.
+"""Many small messages, sent in three ways: one by one, all at once, and in batches.
 
 NAMESRV_ADDR=127.0.0.1:9876 python examples/batch.py [MESSAGES]
 """
@@ -29,7 +29,7 @@ async def timed(what: str, count: int, work: Callable[[], Awaitable[object]]) ->
 
 async def main(count: int) -> None:
     async with Producer("example-sensors") as producer:
-        await producer.send(Message(TOPIC, b"makes the topic"))
+        await producer.send(Message(TOPIC, b"creates the topic"))
 
         async def one_by_one() -> None:
             for message in measurements(count // 10):

@@ -1,8 +1,8 @@
-"""A cache in every process of a service, refreshed by broadcast: each process hears each change, not only one of them.
+"""A cache in every process of a service, refreshed by broadcast: every process gets every change.
 
     NAMESRV_ADDR=127.0.0.1:9876 python examples/broadcast_cache.py
 
-Three consumers of one group stand for three processes. Where each of them is, is kept in a file of its own.
+Three consumers of one group stand for three processes. Each keeps its offsets in its own file.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ TOPIC, GROUP = "example-prices", "example-price-cache"
 
 
 class Cache:
-    """What one process knows of the prices."""
+    """The prices in one process."""
 
-    def __init__(self, name: str, offsets: Path, wanted: dict[str, str]) -> None:
+    def __init__(self, name: str, offsets: Path, expected: dict[str, str]) -> None:
         self.prices: dict[str, str] = {}
-        self.wanted = wanted
+        self.expected = expected
         self.complete = asyncio.Event()
         self.consumer = PushConsumer(
             GROUP,
@@ -38,7 +38,7 @@ class Cache:
                 model=MessageModel.BROADCASTING,
                 from_where=ConsumeFromWhere.FIRST_OFFSET,
                 batch_size=32,
-                orderly=True,  # the newest price of an article is the last one in its queue
+                orderly=True,  # an article's newest price is the last in its queue
                 local_offsets=offsets,
             ),
         )
@@ -47,17 +47,17 @@ class Cache:
     async def refresh(self, messages: Sequence[ReceivedMessage]) -> None:
         for message in messages:
             self.prices[message.keys[0]] = message.body.decode()
-        if self.prices == self.wanted:
+        if self.prices == self.expected:
             self.complete.set()
 
 
 async def main() -> None:
-    wanted = {f"article-{number}": f"{number}.99" for number in range(100)}
+    expected = {f"article-{number}": f"{number}.99" for number in range(100)}
     with tempfile.TemporaryDirectory() as folder:
-        caches = [Cache(f"process-{number}", Path(folder), wanted) for number in range(3)]
+        caches = [Cache(f"process-{number}", Path(folder), expected) for number in range(3)]
         async with Producer("example-catalogue") as producer:
             for price in ("0.00", None):
-                for article, final in wanted.items():
+                for article, final in expected.items():
                     await producer.send(
                         Message(TOPIC, (price or final).encode(), keys=[article], sharding_key=article)
                     )
@@ -68,7 +68,7 @@ async def main() -> None:
                     await cache.complete.wait()
             for cache in caches:
                 await cache.consumer.close()
-    print(f"{len(caches)} caches know {len(wanted)} prices each")
+    print(f"{len(caches)} caches hold {len(expected)} prices each")
 
 
 if __name__ == "__main__":

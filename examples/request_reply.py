@@ -1,4 +1,4 @@
-"""A question over the broker and its answer: one asks by `request`, a consumer replies.
+"""Request and reply: a producer sends a request, a consumer replies.
 
 NAMESRV_ADDR=127.0.0.1:9876 python examples/request_reply.py
 """
@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 
 from firearrow.client import (
+    Admin,
     ConsumeFromWhere,
     Message,
     Producer,
@@ -19,22 +20,23 @@ TOPIC = "example-sums"
 
 
 async def main() -> None:
-    async with Producer("example-adder") as answers, Producer("example-asker") as producer:
+    async with Admin() as admin:
+        await admin.create_topic(TOPIC)
+    async with Producer("example-adder") as replier, Producer("example-asker") as producer:
         adder = PushConsumer(
             "example-adder", options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
         )
 
         @adder.subscribe(TOPIC)
         async def add(messages: Sequence[ReceivedMessage]) -> None:
-            for question in messages:
-                total = sum(int(word) for word in question.body.split(b"+"))
-                await answers.reply(question, str(total).encode())
+            for request in messages:
+                total = sum(int(number) for number in request.body.split(b"+"))
+                await replier.reply(request, str(total).encode())
 
-        await producer.send(Message(TOPIC, b"0"))  # makes the topic
         async with adder:
             for question in ("1+1", "20+22", "1+2+3+4"):
-                answer = await producer.request(Message(TOPIC, question.encode()), timeout_s=20)
-                print(f"{question} = {answer.body.decode()}")
+                reply = await producer.request(Message(TOPIC, question.encode()), timeout_s=20)
+                print(f"{question} = {reply.body.decode()}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The ordinary way through Spark: a stream of messages, some SQL, and messages of another topic.
+"""From topic to topic through Spark: a stream of messages, some SQL, and a sink.
 
     python examples/spark_source_to_sink.py NAME_SERVER FROM_TOPIC TO_TOPIC CHECKPOINT
 
-Takes what is there and ends; without `availableNow` it would go on. Run again it goes on where it was. For copying
-without SQL there is `firearrow spark copy`, which keeps messages out of the JVM and is several times as fast.
+Processes the messages that are there, and ends; without `availableNow` it would continue. A second run resumes at the
+checkpoint. To copy without SQL use `firearrow spark copy`, which is several times as fast: it bypasses the JVM.
 """
 
 import sys
@@ -16,7 +16,7 @@ from firearrow.spark_tools.sessions import session
 def paid_orders(
     spark: SparkSession, name_server: str, from_topic: str, to_topic: str, checkpoint: str
 ) -> None:
-    """Messages with the tag `paid` go to the other topic, each with where it was read; queues and order stay."""
+    """Copy messages with the tag `paid`, each with its source position; queues and order are kept."""
     source = spark.readStream.format("rocketmq").options(
         nameServer=name_server, topic=from_topic, startingOffsets="earliest"
     )

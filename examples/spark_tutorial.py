@@ -1,9 +1,9 @@
-"""The log as a Spark table, and bulk jobs over it: a tour of the Spark tools, with a broker of its own.
+"""The log as a Spark table, and bulk jobs over it: a tour of the Spark tools, with its own broker.
 
-    python examples/spark_tutorial.py [MESSAGES]          200,000 if nothing else is said
+    python examples/spark_tutorial.py [MESSAGES]          default: 200,000
 
-Makes orders, asks the log in SQL, replays an hour of it to another topic, brings dead letters back, and exports. Each
-job runs here as `firearrow spark …` runs it from a shell, with the line that is shown. Needs Java 17 and
+Sends orders, queries the log in SQL, replays an hour of it to another topic, sends dead letters again, and exports.
+Each job runs as `firearrow spark …` runs it from a shell; the command line is printed. Needs Java 17 and
 `pip install 'firearrow[spark]'`.
 """
 
@@ -22,7 +22,7 @@ from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.jobs import export, redrive, replay
 from firearrow.spark_tools.sessions import session
 
-ORDERS, AGAIN, QUEUES = "tutorial-orders", "tutorial-again", 4
+ORDERS, REPLAYED, QUEUES = "tutorial-orders", "tutorial-replayed", 4
 GROUP = "tutorial-shop"
 BAD_ORDERS = 12
 JOBS = {"replay": replay.cli, "redrive": redrive.cli, "export": export.cli}
@@ -31,7 +31,7 @@ JOBS = {"replay": replay.cli, "redrive": redrive.cli, "export": export.cli}
 def make_orders(
     spark: SparkSession, name_server: str, first: int, count: int, tag: str | None = None
 ) -> None:
-    """Rows become messages: one column is the body, others are what goes with it."""
+    """Each row becomes a message: one column is the body, others are tags, keys, properties and queue."""
     tags = f"'{tag}'" if tag else "case id % 3 when 0 then 'new' when 1 then 'paid' else 'sent' end"
     orders = spark.range(first, first + count).selectExpr(
         "to_json(struct(id, 'book' as article)) as body",
@@ -44,12 +44,12 @@ def make_orders(
 
 
 def log_of(spark: SparkSession, topic: str, **where: str) -> DataFrame:
-    """The log as a table: from files (`path`), even of a broker that runs, or from brokers (`nameServer`)."""
+    """The log as a table: from files (`path`), also of a running broker, or from brokers (`nameServer`)."""
     return spark.read.format("rocketmq").options(topic=topic, **where).load()
 
 
-def ask(spark: SparkSession, store: Path) -> None:
-    """SQL over the files of the store, with which the broker has nothing to do."""
+def query(spark: SparkSession, store: Path) -> None:
+    """SQL over the store's files, without the broker."""
     log_of(spark, ORDERS, path=str(store)).createOrReplaceTempView("orders")
     spark.sql(
         "select tags, count(*) as orders, sum(cast(properties['price'] as int)) as worth, max(storeTimestamp) as last "
@@ -62,7 +62,7 @@ def ask(spark: SparkSession, store: Path) -> None:
 
 
 def refuse_bad_orders(name_server: str, count: int) -> None:
-    """A shop that can do nothing with some orders: they become dead letters of its group."""
+    """A consumer that cannot handle some orders: they become dead letters of its group."""
     seen: set[str] = set()
     all_seen = threading.Event()
     options = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
@@ -77,13 +77,13 @@ def refuse_bad_orders(name_server: str, count: int) -> None:
 
     with shop:
         if not all_seen.wait(60):
-            raise SystemExit(f"the shop saw {len(seen)} of {count} bad orders")
+            raise SystemExit(f"the shop received {len(seen)} of {count} bad orders")
 
 
 def run(job: str, *arguments: object) -> None:
-    words = [str(word) for word in arguments]
-    print(f"\n$ firearrow spark {job} {' '.join(words)}")
-    code = JOBS[job](words, standalone_mode=False)
+    texts = [str(argument) for argument in arguments]
+    print(f"\n$ firearrow spark {job} {' '.join(texts)}")
+    code = JOBS[job](texts, standalone_mode=False)
     if code:
         raise SystemExit(f"{job} ended with {code}")
 
@@ -97,15 +97,15 @@ def tour(spark: SparkSession, broker: LocalBroker, folder: Path, count: int) -> 
     make_orders(spark, broker.name_server, count // 2, count - count // 2)
     print(f"{count:,} orders sent in {time.monotonic() - began:.1f} s")
 
-    ask(spark, broker.store)
+    query(spark, broker.store)
 
     checkpoint = folder / "checkpoints"
     hour = ("--from", noon.isoformat(), "--until", (noon + timedelta(hours=1)).isoformat())
     run(
         "replay", "--path", broker.store, "--topics", ORDERS, *hour, "--target", broker.name_server,
-        "--to-topic", AGAIN, "--create-topics", "--verify", "--checkpoint", checkpoint / "replay",
+        "--to-topic", REPLAYED, "--create-topics", "--verify", "--checkpoint", checkpoint / "replay",
     )  # fmt: skip
-    print("replayed:", log_of(spark, AGAIN, nameServer=broker.name_server).count())
+    print("replayed:", log_of(spark, REPLAYED, nameServer=broker.name_server).count())
 
     make_orders(spark, broker.name_server, count, BAD_ORDERS, tag="bad")
     refuse_bad_orders(broker.name_server, BAD_ORDERS)
@@ -114,9 +114,9 @@ def tour(spark: SparkSession, broker: LocalBroker, folder: Path, count: int) -> 
         "--checkpoint", checkpoint / "redrive",
     )  # fmt: skip
     bad = log_of(spark, ORDERS, path=str(broker.store)).where("tags = 'bad'")
-    print("bad orders, sent once and once more:", bad.count())
+    print("bad orders, sent twice:", bad.count())
 
-    run("export", "--path", broker.store, "--topics", f"{ORDERS},{AGAIN}", "--to", folder / "parquet")
+    run("export", "--path", broker.store, "--topics", f"{ORDERS},{REPLAYED}", "--to", folder / "parquet")
     exported = spark.read.parquet(str(folder / "parquet"))
     exported.groupBy("topic").count().orderBy("topic").show(truncate=False)
     print("exported:", exported.count())

@@ -1,9 +1,9 @@
-"""Messages that tell of work in a database: they are seen if and only if the work was done.
+"""Messages about work in a database: consumers see a message if, and only if, the work was committed.
 
     NAMESRV_ADDR=127.0.0.1:9876 python examples/transaction.py
 
-Order 2 fails in its block and is rolled back. Order 3 leaves its block undecided, as if the process had died behind the
-database's commit: the broker asks the checker after some seconds, and the checker looks into the database.
+Order 2 fails in its block and is rolled back. Order 3 leaves its transaction undecided, as if the process had died
+after the database's commit: after some seconds the broker asks the checker, and the checker looks into the database.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ async def main() -> None:
                 async with producer.transaction(Message(TOPIC, f"order {number}".encode())) as transaction:
                     database.execute("insert into payments values (?)", [number])
                     if number == 2:
-                        raise ValueError("no money")
+                        raise ValueError("card declined")
                     if number == 3:
                         transaction.leave_unknown()
                     database.commit()

@@ -1,9 +1,9 @@
-"""A worker that takes orders, fails now and then, and gets each failed one again later, until it gives up on it.
+"""A worker that handles orders, fails now and then, and gets failed orders again, until it gives up on them.
 
     NAMESRV_ADDR=127.0.0.1:9876 python examples/worker_with_retries.py [ORDERS]
 
-What a handler returns says what becomes of its messages: SUCCESS, Retry(delay_level=…), DeadLetter(). An exception is
-a retry, too: the message goes to the group's retry topic and comes back, first after 10 seconds, then ever later.
+A handler's return value decides what happens to its messages: SUCCESS, Retry(delay_level=…), DeadLetter(). An exception
+means retry, too: the message goes to the group's retry topic and comes back after 10 seconds, then after longer delays.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ TOPIC, GROUP = "example-orders", "example-worker"
 
 
 async def main(count: int) -> None:
-    taken: set[str] = set()
+    handled: set[str] = set()
     done = asyncio.Event()
     consumer = PushConsumer(
         GROUP, options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET, max_reconsume_times=3)
@@ -37,14 +37,14 @@ async def main(count: int) -> None:
         message = messages[0]
         order = message.body.decode()
         if message.tags == "paid" and message.reconsume_times == 0:
-            print(f"{order}: the bank does not answer, once more in a second")
+            print(f"{order}: the bank does not answer, retry in a second")
             return Retry(delay_level=1)
         if order.endswith("13"):
-            print(f"{order}: nobody will ever take this one")
+            print(f"{order}: cannot be handled, goes to the dead letters")
             return DeadLetter()
-        print(f"{order}: taken at try {message.reconsume_times + 1}")
-        taken.add(order)
-        if len(taken) == count - 1:
+        print(f"{order}: handled at attempt {message.reconsume_times + 1}")
+        handled.add(order)
+        if len(handled) == count - 1:
             done.set()
         return ConsumeResult.SUCCESS
 
@@ -56,7 +56,7 @@ async def main(count: int) -> None:
             )
         async with asyncio.timeout(60):
             await done.wait()
-    print(f"all {len(taken)} orders taken")
+    print(f"all {len(handled)} orders handled")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ TUTORIAL = Path(__file__).resolve().parents[2] / "examples" / "spark_tutorial.py
 SAID = (
     "200,000 orders sent",
     "replayed: 100000",
-    "bad orders, sent once and once more: 24",
+    "bad orders, sent twice: 24",
     "exported: 300024",
 )
 
