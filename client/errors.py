@@ -93,7 +93,7 @@ class BrokerError(ClientError):
 
 
 class OffsetUnknown(RocketMQError):
-    """The stored offset could not be determined. It is not known that none is stored."""
+    """The stored offset could not be determined; there may be one."""
 
 
 def code_name(code: int) -> str:
