@@ -119,17 +119,17 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
     @overload
     def subscribe(
         self, topic: str, handler: None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> "Subscribing": ...
+    ) -> push_consumer.Subscribing: ...
     @overload
     def subscribe(
         self, topic: str, handler: AnyHandler, *, tags: str | None = None, sql: str | None = None
     ) -> AnyHandler: ...
     def subscribe(
         self, topic: str, handler: Handler | None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> "Subscribing | Handler":
+    ) -> push_consumer.Subscribing | Handler:
         """Send the topic's messages to `handler`; without one, decorates it. ConfigError."""
         if handler is None:
-            return Subscribing(self, topic, tags, sql)
+            return push_consumer.Subscribing(partial(self.subscribe, topic, tags=tags, sql=sql))
         return self._thread.call(partial(self._inner.subscribe, topic, handler, tags=tags, sql=sql))
 
     unsubscribe = Plain(push_consumer.PushConsumer.unsubscribe)
@@ -174,19 +174,6 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
     def queues(self) -> frozenset[MessageQueue]:
         """Those that are ours now."""
         return self._thread.call(lambda: self._inner.queues)
-
-
-class Subscribing:
-    """The decorator that `subscribe` gives without a handler."""
-
-    def __init__(self, consumer: PushConsumer, topic: str, tags: str | None, sql: str | None) -> None:
-        self._consumer = consumer
-        self._topic = topic
-        self._tags = tags
-        self._sql = sql
-
-    def __call__(self, handler: AnyHandler) -> AnyHandler:
-        return self._consumer.subscribe(self._topic, handler, tags=self._tags, sql=self._sql)
 
 
 class PullConsumer(Facade[pull_consumer.PullConsumer]):

@@ -15,6 +15,7 @@ from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.errors import ClientError, ConfigError
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.offset_store import OffsetStore, ReadOffset
+from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.hooks import ConsumeContext, ConsumeHook, ConsumerHooks, check_known, run_hook
 from firearrow.client.link.instance import Instance
@@ -22,7 +23,6 @@ from firearrow.client.link.service import Service
 from firearrow.client.members.pull_role import (
     PullRole,
     PullSetting,
-    QueueListener,
     StreamRequests,
     fetch_queues,
 )

@@ -5,11 +5,14 @@ The public face and its life; what works within is PushRole. Belongs to the even
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Self, TypeVar, Unpack, overload
 
 from firearrow.client.errors import ConfigError
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.offset_store import OffsetStore
+from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.handling.listeners import Handler
 from firearrow.client.handling.subscriptions import Subscriptions
 from firearrow.client.handling.termination import on_termination
@@ -18,7 +21,7 @@ from firearrow.client.inquiry.stats import ConsumeStatus
 from firearrow.client.link.instance import Instance
 from firearrow.client.link.service import Service
 from firearrow.client.members.push_role import PushRole
-from firearrow.client.members.push_setting import PushSetting, QueueListener
+from firearrow.client.members.push_setting import PushSetting
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import check_group, check_topic, retry_topic
 from firearrow.client.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
@@ -77,21 +80,21 @@ class PushConsumer(Service):
     @overload
     def subscribe(
         self, topic: str, handler: None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> "_Subscribing": ...
+    ) -> "Subscribing": ...
     @overload
     def subscribe(
         self, topic: str, handler: AnyHandler, *, tags: str | None = None, sql: str | None = None
     ) -> AnyHandler: ...
     def subscribe(
         self, topic: str, handler: Handler | None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> "_Subscribing | Handler":
+    ) -> "Subscribing | Handler":
         """Send the topic's messages to `handler`; without one, decorates it. Once running, brokers are told at once.
 
         `tags`: several separated by `||`; `sql`: an SQL92 expression over properties; neither: all. ConfigError.
         """
         check_topic(topic)
         if handler is None:
-            return _Subscribing(self, topic, tags, sql)
+            return Subscribing(partial(self.subscribe, topic, tags=tags, sql=sql))
         if not callable(handler):
             raise ConfigError(f"{topic}: a handler must be callable, not {type(handler).__name__}")
         self._setting.subscriptions.add(topic, tags, sql, handler)
@@ -199,14 +202,12 @@ class PushConsumer(Service):
             await role.end(self._drain_s)
 
 
-class _Subscribing:
-    """The decorator that `subscribe` gives without a handler."""
+class Subscribing:
+    """The decorator that `subscribe` gives without a handler; `subscribe` is that with all but the handler."""
 
-    def __init__(self, consumer: PushConsumer, topic: str, tags: str | None, sql: str | None) -> None:
-        self._consumer = consumer
-        self._topic = topic
-        self._tags = tags
-        self._sql = sql
+    def __init__(self, subscribe: Callable[[Handler], object]) -> None:
+        self._subscribe = subscribe
 
     def __call__(self, handler: AnyHandler) -> AnyHandler:
-        return self._consumer.subscribe(self._topic, handler, tags=self._tags, sql=self._sql)
+        self._subscribe(handler)
+        return handler

@@ -52,6 +52,8 @@ class Service(Startable):
             if self.state is ServiceState.SHUTDOWN_ALREADY:
                 raise NotRunning("closed while it was being started")
         except BaseException:
+            if self._instance is None:  # closed meanwhile: end what was begun after that
+                await self._end(instance)
             await self._leave()
             raise
         self.state = ServiceState.RUNNING
@@ -80,7 +82,7 @@ class Service(Startable):
 
     @abstractmethod
     async def _end(self, instance: Instance) -> None:
-        """Stop what `_begin` began, as far as it came, and leave the group."""
+        """Stop what `_begin` began, as far as it came, and leave the group. May be called twice."""
 
     async def _leave(self) -> None:
         """Once for each start."""
