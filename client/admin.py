@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from firearrow._native.store.received import ReceivedMessage
@@ -31,6 +30,7 @@ from firearrow.client.link.positions import Positions
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import Namespace, check_group, check_topic, is_system_topic
 from firearrow.client.options import ClientOptions, client_options
+from firearrow.client.states import Startable
 
 log = logging.getLogger("firearrow.client")
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 TIMEOUT_S = 6.0
 
 
-class Admin:
+class Admin(Startable):
     """`async with Admin(name_server="host:port") as admin`. Every verb: BrokerError, TransportError, NoRoute."""
 
     def __init__(
@@ -62,14 +62,6 @@ class Admin:
         instance, self._instance = self._instance, None
         if instance is not None:
             await instance.leave()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def calls(self) -> AdminCalls:

@@ -5,7 +5,7 @@ Any thread; also within somebody else's event loop, which then waits. Only the c
 that are coroutine functions, and listeners, run there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
@@ -13,31 +13,13 @@ from typing import Self, TypeVar, overload
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client import admin, pop_consumer, producer, pull_consumer, push_consumer
-from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.handling.listeners import Handler
 from firearrow.client.handling.termination import stopped_by_signals
-from firearrow.client.hooks import (
-    ConsumeHook,
-    EndTransactionHook,
-    FilterHook,
-    ForbiddenCheck,
-    RpcHook,
-    SendHook,
-)
-from firearrow.client.members.push_setting import QueueListener
 from firearrow.client.message import Message, MessageQueue, SendResult
-from firearrow.client.options import (
-    ClientOptions,
-    PopConsumerOptions,
-    ProducerOptions,
-    PullConsumerOptions,
-    PushConsumerOptions,
-)
 from firearrow.client.sending import transactions
 from firearrow.client.sending.selectors import Selector
-from firearrow.client.sending.transaction_checks import Checker
 from firearrow.client.states import ServiceState
-from firearrow.client.threads.facade import Facade, Plain, Verb
+from firearrow.client.threads.facade import Facade, Plain, Verb, makes
 from firearrow.client.threads.handover import Handover
 from firearrow.client.threads.loop_thread import LoopThread
 
@@ -49,26 +31,9 @@ AnyHandler = TypeVar("AnyHandler", bound=Handler)
 class Producer(Facade[producer.Producer]):
     """See firearrow.client.Producer. A plain `checker` is called in a thread."""
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        name_server: str | None = None,
-        options: ProducerOptions | None = None,
-        client: ClientOptions | None = None,
-        checker: Checker | None = None,
-        send_hooks: Sequence[SendHook] = (),
-        forbidden: Sequence[ForbiddenCheck] = (),
-        end_transaction_hooks: Sequence[EndTransactionHook] = (),
-        rpc_hooks: Sequence[RpcHook] = (),
-    ) -> None:
-        super().__init__(
-            lambda: producer.Producer(
-                group, name_server=name_server, options=options, client=client, checker=checker,
-                send_hooks=send_hooks, forbidden=forbidden, end_transaction_hooks=end_transaction_hooks,
-                rpc_hooks=rpc_hooks,
-            )
-        )  # fmt: skip
+    @makes(producer.Producer)
+    def __init__(self, make: Callable[[], producer.Producer]) -> None:
+        super().__init__(make)
         self._handover = Handover(self._thread, self._inner.options)
 
     send = Verb(producer.Producer.send)
@@ -147,41 +112,24 @@ class Transaction:
 class PushConsumer(Facade[push_consumer.PushConsumer]):
     """See firearrow.client.PushConsumer. Plain handlers run in threads and may use blocking objects."""
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        name_server: str | None = None,
-        options: PushConsumerOptions | None = None,
-        client: ClientOptions | None = None,
-        offset_store: OffsetStore | None = None,
-        queue_listener: QueueListener | None = None,
-        consume_hooks: Sequence[ConsumeHook] = (),
-        filter_hooks: Sequence[FilterHook] = (),
-        rpc_hooks: Sequence[RpcHook] = (),
-    ) -> None:
-        super().__init__(
-            lambda: push_consumer.PushConsumer(
-                group, name_server=name_server, options=options, client=client, offset_store=offset_store,
-                queue_listener=queue_listener, consume_hooks=consume_hooks, filter_hooks=filter_hooks,
-                rpc_hooks=rpc_hooks,
-            )
-        )  # fmt: skip
+    @makes(push_consumer.PushConsumer)
+    def __init__(self, make: Callable[[], push_consumer.PushConsumer]) -> None:
+        super().__init__(make)
 
     @overload
     def subscribe(
         self, topic: str, handler: None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> "Subscribing": ...
+    ) -> push_consumer.Subscribing: ...
     @overload
     def subscribe(
         self, topic: str, handler: AnyHandler, *, tags: str | None = None, sql: str | None = None
     ) -> AnyHandler: ...
     def subscribe(
         self, topic: str, handler: Handler | None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> "Subscribing | Handler":
+    ) -> push_consumer.Subscribing | Handler:
         """Send the topic's messages to `handler`; without one, decorates it. ConfigError."""
         if handler is None:
-            return Subscribing(self, topic, tags, sql)
+            return push_consumer.Subscribing(partial(self.subscribe, topic, tags=tags, sql=sql))
         return self._thread.call(partial(self._inner.subscribe, topic, handler, tags=tags, sql=sql))
 
     unsubscribe = Plain(push_consumer.PushConsumer.unsubscribe)
@@ -228,40 +176,12 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
         return self._thread.call(lambda: self._inner.queues)
 
 
-class Subscribing:
-    """The decorator that `subscribe` gives without a handler."""
-
-    def __init__(self, consumer: PushConsumer, topic: str, tags: str | None, sql: str | None) -> None:
-        self._consumer = consumer
-        self._topic = topic
-        self._tags = tags
-        self._sql = sql
-
-    def __call__(self, handler: AnyHandler) -> AnyHandler:
-        return self._consumer.subscribe(self._topic, handler, tags=self._tags, sql=self._sql)
-
-
 class PullConsumer(Facade[pull_consumer.PullConsumer]):
     """See firearrow.client.PullConsumer."""
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        name_server: str | None = None,
-        options: PullConsumerOptions | None = None,
-        client: ClientOptions | None = None,
-        offset_store: OffsetStore | None = None,
-        consume_hooks: Sequence[ConsumeHook] = (),
-        filter_hooks: Sequence[FilterHook] = (),
-        rpc_hooks: Sequence[RpcHook] = (),
-    ) -> None:
-        super().__init__(
-            lambda: pull_consumer.PullConsumer(
-                group, name_server=name_server, options=options, client=client, offset_store=offset_store,
-                consume_hooks=consume_hooks, filter_hooks=filter_hooks, rpc_hooks=rpc_hooks,
-            )
-        )  # fmt: skip
+    @makes(pull_consumer.PullConsumer)
+    def __init__(self, make: Callable[[], pull_consumer.PullConsumer]) -> None:
+        super().__init__(make)
 
     subscribe = Plain(pull_consumer.PullConsumer.subscribe)
     unsubscribe = Plain(pull_consumer.PullConsumer.unsubscribe)
@@ -303,17 +223,9 @@ class PullConsumer(Facade[pull_consumer.PullConsumer]):
 class PopConsumer(Facade[pop_consumer.PopConsumer]):
     """See firearrow.client.PopConsumer."""
 
-    def __init__(
-        self,
-        group: str,
-        *,
-        name_server: str | None = None,
-        options: PopConsumerOptions | None = None,
-        client: ClientOptions | None = None,
-    ) -> None:
-        super().__init__(
-            lambda: pop_consumer.PopConsumer(group, name_server=name_server, options=options, client=client)
-        )
+    @makes(pop_consumer.PopConsumer)
+    def __init__(self, make: Callable[[], pop_consumer.PopConsumer]) -> None:
+        super().__init__(make)
 
     subscribe = Plain(pop_consumer.PopConsumer.subscribe)
     unsubscribe = Plain(pop_consumer.PopConsumer.unsubscribe)
@@ -335,14 +247,9 @@ class PopConsumer(Facade[pop_consumer.PopConsumer]):
 class Admin(Facade[admin.Admin]):
     """See firearrow.client.Admin."""
 
-    def __init__(
-        self,
-        name_server: str | None = None,
-        *,
-        client: ClientOptions | None = None,
-        timeout_s: float = admin.TIMEOUT_S,
-    ) -> None:
-        super().__init__(lambda: admin.Admin(name_server, client=client, timeout_s=timeout_s))
+    @makes(admin.Admin)
+    def __init__(self, make: Callable[[], admin.Admin]) -> None:
+        super().__init__(make)
 
     cluster_info = Verb(admin.Admin.cluster_info)
     broker_config = Verb(admin.Admin.broker_config)

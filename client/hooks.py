@@ -6,7 +6,7 @@ Errors in a hook are logged and change nothing, but those of RpcHook and Forbidd
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.message import Message, MessageQueue, SendResult
@@ -95,6 +95,30 @@ class RpcHook(Protocol):
 
     def before(self, address: str, request: RemotingCommand, /) -> None: ...
     def after(self, address: str, request: RemotingCommand, answer: RemotingCommand, /) -> None: ...
+
+
+class ProducerHooks(TypedDict, total=False):
+    """Keyword arguments of Producer. `forbidden` are asked before each message is sent."""
+
+    send_hooks: Sequence[SendHook]
+    forbidden: Sequence[ForbiddenCheck]
+    end_transaction_hooks: Sequence[EndTransactionHook]
+    rpc_hooks: Sequence[RpcHook]
+
+
+class ConsumerHooks(TypedDict, total=False):
+    """Keyword arguments of PushConsumer and PullConsumer."""
+
+    consume_hooks: Sequence[ConsumeHook]
+    filter_hooks: Sequence[FilterHook]
+    rpc_hooks: Sequence[RpcHook]
+
+
+def check_known(hooks: ProducerHooks | ConsumerHooks, known: type) -> None:
+    """TypeError, as Python raises it: there is no such keyword argument."""
+    unknown = hooks.keys() - known.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"unexpected keyword argument {', '.join(map(repr, sorted(unknown)))}")
 
 
 def run_hook(hook: Callable[[Context], None], context: Context) -> None:

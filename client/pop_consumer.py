@@ -6,8 +6,6 @@ others up. What is not acknowledged while it is hidden comes back to the group. 
 
 import logging
 from collections.abc import AsyncIterator, Iterable
-from types import TracebackType
-from typing import Self
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.clock import now_ms
@@ -16,8 +14,9 @@ from firearrow.client.errors import ClientError, ConfigError, NotRunning
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.link.instance import Instance
 from firearrow.client.link.routes import PERM_READ
+from firearrow.client.link.service import Service
 from firearrow.client.message import MessageQueue, Property
-from firearrow.client.names import Namespace, check_group, check_topic
+from firearrow.client.names import check_group, check_topic
 from firearrow.client.options import (
     ClientOptions,
     ConsumeFromWhere,
@@ -28,11 +27,12 @@ from firearrow.client.pop.acks import Acks
 from firearrow.client.pop.pop_sources import PopSource, PopSources, Terms
 from firearrow.client.pop.popping import ANY_QUEUE, Pop
 from firearrow.client.pop.receipts import receipt_of
+from firearrow.client.states import ServiceState
 
 log = logging.getLogger("firearrow.client")
 
 
-class PopConsumer:
+class PopConsumer(Service):
     """Usable once: `async with`, or `start` and `close`. Brokers must be of version 5 or later, or FireArrow.
 
     A `receive` that is cancelled loses nothing: what its request brings goes to the next `receive`.
@@ -47,52 +47,28 @@ class PopConsumer:
         client: ClientOptions | None = None,
     ) -> None:
         self.options = options or PopConsumerOptions()
-        self._client = client_options(client, name_server)
-        self._namespace = Namespace(self._client.namespace)
+        super().__init__("consumer", client_options(client, name_server))
         self.group = self._namespace.wrap(check_group(group))
         self._subscriptions: dict[str, Subscription] = {}
-        self._instance: Instance | None = None
         self._sources: PopSources | None = None
         self._acks: Acks | None = None
-        self._closed = False
 
     # ---- life ----
 
-    async def start(self) -> Self:
-        """ConfigError: this client id has a consumer of this group already. It can be tried again after a failure."""
-        if self._closed or self._instance is not None:
-            raise NotRunning("a consumer is started once")
-        instance = await Instance.of(self._client)
-        try:
-            await instance.join_consumer(self)
-        except BaseException:
-            await instance.leave()
-            raise
-        self._instance = instance
+    async def _begin(self, instance: Instance) -> None:
+        """ConfigError: this client id has a consumer of this group already."""
+        await instance.join_consumer(self)
         self._acks = Acks(instance, self.group, self._client.api_timeout_s)
         self._sources = PopSources(instance, open_body, self._wanted, now_ms)
         for topic in self.topics():
-            await self._meet(topic)
-        return self
+            await self._meet(instance, topic)
 
-    async def close(self) -> None:
+    async def _end(self, instance: Instance) -> None:
         """Messages that were received can no longer be acknowledged; they come back to the group."""
-        self._closed = True
-        instance, sources = self._instance, self._sources
-        self._instance = self._sources = self._acks = None
-        if instance is None or sources is None:
-            return
-        await sources.close()
+        sources, self._sources, self._acks = self._sources, None, None
+        if sources is not None:
+            await sources.close()
         await instance.leave_consumer(self)
-        await instance.leave()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # ---- what is wanted ----
 
@@ -101,7 +77,7 @@ class PopConsumer:
         wrapped = self._namespace.wrap(check_topic(topic))
         self._subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
         if self._instance is not None:
-            self._instance.spawn(self._meet(wrapped))
+            self._instance.spawn(self._meet(self._instance, wrapped))
 
     def unsubscribe(self, topic: str) -> None:
         self._subscriptions.pop(self._namespace.wrap(topic), None)
@@ -121,7 +97,7 @@ class PopConsumer:
         For `invisible_s` nobody else gets them. BrokerError: the broker's refusal; NoRoute, TransportError: there is
         none, or it does not answer. With several topics or brokers an error comes only when all of them fail.
         """
-        _, sources, _ = self._running()
+        sources, _ = self._running()
         options = self.options
         terms = Terms(
             batch=options.batch if batch is None else batch,
@@ -144,25 +120,25 @@ class PopConsumer:
 
     async def ack(self, message: ReceivedMessage) -> None:
         """Done with it. Too late is no error: then the message is out again. BrokerError, TransportError."""
-        await self._running()[2].ack(self._topic(message), receipt_of(message))
+        await self._running()[1].ack(self._topic(message), receipt_of(message))
 
     async def ack_batch(self, messages: Iterable[ReceivedMessage]) -> None:
         """Done with all of these, in as few requests as can be."""
         pairs = [(self._topic(message), receipt_of(message)) for message in messages]
-        await self._running()[2].ack_many(pairs)
+        await self._running()[1].ack_many(pairs)
 
     async def change_invisible(self, message: ReceivedMessage, seconds: float) -> None:
         """Visible again in `seconds` from now: more time for us, or soon to somebody else.
 
         The message has a new receipt then. BrokerError, TransportError: nothing has changed as far as we know.
         """
-        acks = self._running()[2]
+        _, acks = self._running()
         receipt = await acks.hide(self._topic(message), receipt_of(message), _ms("seconds", seconds))
         message.put_property(Property.POP_CHECK_POINT, receipt.text)
 
     @property
     def running(self) -> bool:
-        return self._instance is not None
+        return self.state is ServiceState.RUNNING
 
     # ---- as the instance sees us ----
 
@@ -188,14 +164,13 @@ class PopConsumer:
 
     # ---- inside ----
 
-    def _running(self) -> tuple[Instance, PopSources, Acks]:
-        if self._instance is None or self._sources is None or self._acks is None:
-            raise NotRunning(f"the consumer of group {self.group} is not running")
-        return self._instance, self._sources, self._acks
+    def _running(self) -> tuple[PopSources, Acks]:
+        if self._sources is None or self._acks is None:
+            raise self._not_running()
+        return self._sources, self._acks
 
-    async def _meet(self, topic: str) -> None:
+    async def _meet(self, instance: Instance, topic: str) -> None:
         """Brokers of a topic hear of us. A topic without a route may come to have one later."""
-        instance = self._running()[0]
         try:
             await instance.routes.refresh(topic)
         except ClientError as error:
@@ -205,7 +180,7 @@ class PopConsumer:
 
     async def _places(self, topic: str | None) -> list[PopSource]:
         """Every broker of every topic that is asked for. ConfigError: not subscribed. NoRoute: none is known."""
-        instance = self._running()[0]
+        instance = self.instance
         if topic is not None and self._namespace.wrap(topic) not in self._subscriptions:
             raise ConfigError(f"{topic} is not subscribed")
         if not self._subscriptions:
@@ -248,7 +223,7 @@ class PopConsumer:
         tags = source.pop.subscription.tags
         if not tags or message.tags in tags:
             return True
-        self._running()[0].spawn(self.ack(message))
+        self.instance.spawn(self.ack(message))
         return False
 
     def _topic(self, message: ReceivedMessage) -> str:

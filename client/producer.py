@@ -6,15 +6,15 @@ Belongs to the event loop it was started in.
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Unpack
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.errors import ConfigError, MessageRefused, NotRunning, check
-from firearrow.client.hooks import EndTransactionHook, ForbiddenCheck, RpcHook, SendHook
+from firearrow.client.errors import ConfigError, MessageRefused, check
+from firearrow.client.hooks import EndTransactionHook, ProducerHooks, check_known
 from firearrow.client.link.instance import Instance
+from firearrow.client.link.service import Service
 from firearrow.client.message import Message, MessageQueue, SendResult
-from firearrow.client.names import Namespace, check_group
+from firearrow.client.names import check_group
 from firearrow.client.options import ClientOptions, ProducerOptions, client_options
 from firearrow.client.sending.accumulator import Accumulator
 from firearrow.client.sending.back_pressure import BackPressure
@@ -37,7 +37,7 @@ from firearrow.client.tracing.produce_tracing import ProduceTracing
 from firearrow.client.tracing.trace import Side, trace_dispatcher
 
 
-class Producer:
+class Producer(Service):
     """Sends the messages of one group. `checker` answers for transactions that were left open.
 
     `send` waits for the answer and tries other brokers by Java's rules for a synchronous send; `submit` gives a future
@@ -52,25 +52,19 @@ class Producer:
         options: ProducerOptions | None = None,
         client: ClientOptions | None = None,
         checker: Checker | None = None,
-        send_hooks: Sequence[SendHook] = (),
-        forbidden: Sequence[ForbiddenCheck] = (),
-        end_transaction_hooks: Sequence[EndTransactionHook] = (),
-        rpc_hooks: Sequence[RpcHook] = (),
+        **hooks: Unpack[ProducerHooks],
     ) -> None:
         """ConfigError."""
+        check_known(hooks, ProducerHooks)
+        super().__init__("producer", client_options(client, name_server), hooks.get("rpc_hooks", ()))
         self.options = options or ProducerOptions()
-        self._client = client_options(client, name_server)
-        self._namespace = Namespace(self._client.namespace)
         self._group = self._namespace.wrap(check_group(group))
         self._checker = checker
-        self._send_hooks = list(send_hooks)
-        self._forbidden = tuple(forbidden)
-        self._end_transaction_hooks = list(end_transaction_hooks)
-        self._rpc_hooks = tuple(rpc_hooks)
-        self.state = ServiceState.CREATE_JUST
+        self._send_hooks = list(hooks.get("send_hooks", ()))
+        self._forbidden = tuple(hooks.get("forbidden", ()))
+        self._end_transaction_hooks = list(hooks.get("end_transaction_hooks", ()))
         self.requests: Requests | None = None
         self.check_backs: CheckBacks | None = None
-        self._instance: Instance | None = None
         self._ways: Ways | None = None
         self._transactions: Transactions | None = None
         self._tracing: ProduceTracing | None = None
@@ -86,24 +80,8 @@ class Producer:
 
     # ---- life ----
 
-    async def start(self) -> None:
-        """Join the group. ConfigError; ClientError if a route of `options.topics` cannot be had."""
-        if (
-            self.state not in (ServiceState.CREATE_JUST, ServiceState.START_FAILED)
-            or self._instance is not None
-        ):
-            raise NotRunning(f"a producer that is {self.state.value} cannot be started")
-        self.state = ServiceState.START_FAILED
-        self._instance = await Instance.of(self._client)
-        self._instance.channels.hooks.extend(self._rpc_hooks)
-        try:
-            await self._begin(self._instance)
-        except BaseException:
-            await self._leave()
-            raise
-        self.state = ServiceState.RUNNING
-
     async def _begin(self, instance: Instance) -> None:
+        """ClientError if a route of `options.topics` cannot be had."""
         await instance.join_producer(self)
         faults = latency_faults(instance, self.options) if self.options.latency_faults else None
         self._ways = Ways(
@@ -140,22 +118,9 @@ class Producer:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.options.send_timeout_s):
                     await self._pressure.idle()
-        self.state = ServiceState.SHUTDOWN_ALREADY
-        await self._leave()
+        await super().close()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def _leave(self) -> None:
-        instance, self._instance = self._instance, None
-        if instance is None:
-            return
+    async def _end(self, instance: Instance) -> None:
         tracing, self._tracing = self._tracing, None
         if tracing is not None:
             await tracing.close()
@@ -163,12 +128,7 @@ class Producer:
             self._detector.cancel()
         if self.check_backs is not None:
             self.check_backs.close()
-        try:
-            await instance.leave_producer(self)
-        finally:
-            for hook in self._rpc_hooks:
-                instance.channels.hooks.remove(hook)
-            await instance.leave()
+        await instance.leave_producer(self)
 
     # ---- sending ----
 
@@ -316,12 +276,6 @@ class Producer:
         return self._group
 
     @property
-    def instance(self) -> Instance:
-        if self._instance is None:
-            raise NotRunning(f"the producer is {self.state.value}")
-        return self._instance
-
-    @property
     def end_transaction_hooks(self) -> Sequence[EndTransactionHook]:
         return self._end_transaction_hooks
 
@@ -332,7 +286,7 @@ class Producer:
 
     def _running(self) -> Ways:
         if self.state is not ServiceState.RUNNING or self._ways is None:
-            raise NotRunning(f"the producer is {self.state.value}")
+            raise self._not_running()
         return self._ways
 
     def _beyond(self, mode: str, retries: int, worth: Callable[[BaseException], bool]) -> Beyond:
@@ -379,7 +333,7 @@ class Producer:
         """A batch of the accumulator: room was taken for each message."""
         ways = self._ways
         if ways is None:
-            raise NotRunning(f"the producer is {self.state.value}")
+            raise self._not_running()
         prepared = self._preparer.prepare_batch(messages)
         chosen, _ = target(prepared.message, queue, None, self._namespace)
         submission = self._asynchronous(ways, prepared, self.options.send_timeout_s, chosen, None)

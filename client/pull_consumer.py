@@ -9,24 +9,25 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.errors import ClientError, ConfigError, NotRunning
+from firearrow.client.errors import ClientError, ConfigError
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.offset_store import OffsetStore, ReadOffset
+from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.hooks import ConsumeContext, ConsumeHook, FilterHook, RpcHook, run_hook
+from firearrow.client.hooks import ConsumeContext, ConsumeHook, ConsumerHooks, check_known, run_hook
 from firearrow.client.link.instance import Instance
+from firearrow.client.link.service import Service
 from firearrow.client.members.pull_role import (
     PullRole,
     PullSetting,
-    QueueListener,
     StreamRequests,
     fetch_queues,
 )
 from firearrow.client.message import MessageQueue
-from firearrow.client.names import Namespace, check_group, check_topic
+from firearrow.client.names import check_group, check_topic
 from firearrow.client.options import ClientOptions, MessageModel, PullConsumerOptions, client_options
 from firearrow.client.pulling.pull_tasks import PulledQueue
 from firearrow.client.states import ServiceState
@@ -39,7 +40,7 @@ TopicListener = Callable[[str, list[MessageQueue]], Awaitable[None] | None]
 CHECK_FIRST_S = 10
 
 
-class PullConsumer:
+class PullConsumer(Service):
     """Either `subscribe` (the group shares the queues) or `assign` (you say which), one of them for good.
 
     A batch counts as done when you come back for the next: `poll` begins with that, and with committing it if
@@ -56,27 +57,28 @@ class PullConsumer:
         options: PullConsumerOptions | None = None,
         client: ClientOptions | None = None,
         offset_store: OffsetStore | None = None,
-        consume_hooks: Sequence[ConsumeHook] = (),
-        filter_hooks: Sequence[FilterHook] = (),
-        rpc_hooks: Sequence[RpcHook] = (),
+        **hooks: Unpack[ConsumerHooks],
     ) -> None:
         """ConfigError. `offset_store` instead of the broker's (CLUSTERING) or the local file (BROADCASTING)."""
+        check_known(hooks, ConsumerHooks)
         self.options = options or PullConsumerOptions()
-        self._client = client_options(client, name_server)
-        self._namespace = Namespace(self._client.namespace)
+        super().__init__(
+            "consumer",
+            client_options(client, name_server),
+            (*hooks.get("rpc_hooks", ()), StreamRequests()),
+            broadcasting=self.options.model is MessageModel.BROADCASTING,
+            stream=True,
+        )
         strategy_of(self.options.allocate)
-        self._consume_hooks: Sequence[ConsumeHook] = tuple(consume_hooks)
+        self._consume_hooks = tuple(hooks.get("consume_hooks", ()))
         self._tracing: ConsumeTracing | None = None
-        self._rpc_hooks = (*rpc_hooks, StreamRequests())
         self._setting = PullSetting(
             group=self._namespace.wrap(check_group(group)),
             options=self.options,
             offset_store=offset_store,
-            filter_hooks=filter_hooks,
+            filter_hooks=hooks.get("filter_hooks", ()),
         )
         self._topic_listeners: dict[str, tuple[TopicListener, set[MessageQueue]]] = {}
-        self.state = ServiceState.CREATE_JUST
-        self._instance: Instance | None = None
         self._role: PullRole | None = None
         self._commit_at_s = 0.0
 
@@ -89,55 +91,37 @@ class PullConsumer:
 
     async def start(self) -> Self:
         """Join the group. A start that failed may be tried again. ConfigError, ClientError."""
-        if self.state not in (ServiceState.CREATE_JUST, ServiceState.START_FAILED) or self._role is not None:
-            raise NotRunning(f"a consumer that is {self.state.value} cannot be started")
-        self.state = ServiceState.START_FAILED
-        broadcasting = self.options.model is MessageModel.BROADCASTING
-        instance = await Instance.of(self._client, broadcasting=broadcasting, stream=True)
-        instance.channels.hooks.extend(self._rpc_hooks)
-        role = self._role = PullRole(instance, self._setting)
-        try:
-            await role.begin()
-        except BaseException:
-            self._role = None
-            await self._leave(role, instance)
-            raise
-        self._instance = instance
+        await super().start()
+        log.info("consumer %s runs as %s", self.group, self.instance.client_id)
+        return self
+
+    async def _begin(self, instance: Instance) -> None:
+        self._role = PullRole(instance, self._setting)
+        await self._role.begin()
         traced = Traced(self.group, self.options, self._namespace, self._consume_hooks)
         self._tracing = ConsumeTracing(traced, instance)
         await self._tracing.start()
-        self.state = ServiceState.RUNNING
         self._commit_at_s = instance.loop.time() + self.options.auto_commit_s
         check_s = self.options.check_queues_s
         instance.every(check_s, self._compare_topics, min(check_s, CHECK_FIRST_S))
-        log.info("consumer %s runs as %s", self.group, instance.client_id)
-        return self
 
     async def close(self, *, commit: bool | None = None) -> None:
         """Leave for good. `commit`: what was polled last is done; by default if `auto_commit` is on."""
-        role, instance = self._role, self._instance
-        self.state = ServiceState.SHUTDOWN_ALREADY
-        self._role = self._instance = None
-        if role is None or instance is None:
-            return
-        if self.options.auto_commit if commit is None else commit:
-            role.tasks.settle()
-        if self.options.auto_commit or commit:
-            role.commit_done()
-        await self._leave(role, instance)
+        role = self._role
+        if role is not None:
+            if self.options.auto_commit if commit is None else commit:
+                role.tasks.settle()
+            if self.options.auto_commit or commit:
+                role.commit_done()
+        await super().close()
 
-    async def _leave(self, role: PullRole, instance: Instance) -> None:
-        try:
+    async def _end(self, instance: Instance) -> None:
+        role, self._role = self._role, None
+        tracing, self._tracing = self._tracing, None
+        if role is not None:
             await role.end()
-            if self._tracing is not None:
-                await self._tracing.close()
-        finally:
-            for hook in self._rpc_hooks:
-                instance.channels.hooks.remove(hook)
-            await instance.leave()
-
-    async def __aenter__(self) -> Self:
-        return await self.start()
+        if tracing is not None:
+            await tracing.close()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -203,7 +187,7 @@ class PullConsumer:
 
         Says that what was polled before is done. What was cached of a paused queue is still given out.
         """
-        role, instance = self._running()
+        role, loop = self._running(), self.instance.loop
         wait_s = self.options.poll_timeout_s if timeout_s is None else timeout_s
         most = self.options.pull_batch if max_messages is None else max_messages
         if wait_s < 0 or most < 1:
@@ -211,9 +195,9 @@ class PullConsumer:
                 f"timeout_s must be at least 0 and max_messages 1, not {timeout_s}, {max_messages}"
             )
         role.tasks.settle()
-        if self.options.auto_commit and instance.loop.time() >= self._commit_at_s:
+        if self.options.auto_commit and loop.time() >= self._commit_at_s:
             role.commit_done()
-            self._commit_at_s = instance.loop.time() + self.options.auto_commit_s
+            self._commit_at_s = loop.time() + self.options.auto_commit_s
         taken = await role.tasks.take(wait_s, most)
         if taken is None:
             return []
@@ -253,7 +237,7 @@ class PullConsumer:
         `persist=False` only notes it; it is told to the broker within `persist_offsets_s`. Queues that are not ours
         (any more), and those of which nothing is known, are passed over: somebody else answers for them.
         """
-        role, _ = self._running()
+        role = self._running()
         role.tasks.settle()
         given = offsets if isinstance(offsets, Mapping) else {}
         wanted = None if offsets is None else {self._wrapped(queue) for queue in offsets}
@@ -272,7 +256,7 @@ class PullConsumer:
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The group's offset in a queue, ours or not; None if it has none. OffsetUnknown: it cannot be told."""
-        offset = await self._running()[0].offsets.read(self._wrapped(queue), ReadOffset.MEMORY_FIRST)
+        offset = await self._running().offsets.read(self._wrapped(queue), ReadOffset.MEMORY_FIRST)
         return offset if offset >= 0 else None
 
     def position(self, queue: MessageQueue) -> int | None:
@@ -282,7 +266,7 @@ class PullConsumer:
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Poll goes on from there. ConfigError: not one of our queues, or beyond what the broker has."""
-        role, _ = self._running()
+        role = self._running()
         pulled = self._ours(queue)
         first, last = await self.first_offset(queue), await self.last_offset(queue)
         if not first <= offset <= last:
@@ -310,21 +294,21 @@ class PullConsumer:
 
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
         """All queues of a topic that can be read, in order. ClientError: there is none."""
-        _, instance = self._running()
-        queues = await fetch_queues(instance, self._namespace.wrap(topic))
+        self._running()
+        queues = await fetch_queues(self.instance, self._namespace.wrap(topic))
         return [self._unwrapped(queue) for queue in queues]
 
     async def offset_for_time(self, queue: MessageQueue, when: datetime | int) -> int:
         """The first message stored at `when` (a time, or ms since 1970) or later; else that of the next to come."""
         ms = when if isinstance(when, int) else int(when.timestamp() * 1000)
-        return await self._running()[0].positions.offset_at(self._wrapped(queue), ms)
+        return await self._running().positions.offset_at(self._wrapped(queue), ms)
 
     async def first_offset(self, queue: MessageQueue) -> int:
-        return await self._running()[0].positions.min_offset(self._wrapped(queue))
+        return await self._running().positions.min_offset(self._wrapped(queue))
 
     async def last_offset(self, queue: MessageQueue) -> int:
         """That of the message that comes next."""
-        return await self._running()[0].positions.max_offset(self._wrapped(queue))
+        return await self._running().positions.max_offset(self._wrapped(queue))
 
     async def on_queues_changed(self, topic: str, listener: TopicListener) -> None:
         """Tell `listener` when the topic has other queues than now; looked at each `check_queues_s`. One a topic."""
@@ -345,13 +329,13 @@ class PullConsumer:
 
     # ---- inside ----
 
-    def _running(self) -> tuple[PullRole, Instance]:
-        if self._role is None or self._instance is None:
-            raise NotRunning(f"the consumer of group {self.group} is not running")
-        return self._role, self._instance
+    def _running(self) -> PullRole:
+        if self._role is None:
+            raise self._not_running()
+        return self._role
 
     def _ours(self, queue: MessageQueue) -> PulledQueue:
-        pulled = self._running()[0].tasks.table.get(self._wrapped(queue))
+        pulled = self._running().tasks.table.get(self._wrapped(queue))
         if pulled is None:
             raise ConfigError(f"{queue} is not one of our queues; the group may be sharing them out anew")
         return pulled

@@ -5,23 +5,25 @@ The public face and its life; what works within is PushRole. Belongs to the even
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from types import TracebackType
-from typing import Self, TypeVar, overload
+from collections.abc import Callable
+from functools import partial
+from typing import Self, TypeVar, Unpack, overload
 
-from firearrow.client.errors import ConfigError, NotRunning
+from firearrow.client.errors import ConfigError
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.offset_store import OffsetStore
+from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.handling.listeners import Handler
 from firearrow.client.handling.subscriptions import Subscriptions
 from firearrow.client.handling.termination import on_termination
-from firearrow.client.hooks import ConsumeHook, FilterHook, RpcHook
+from firearrow.client.hooks import ConsumerHooks, check_known
 from firearrow.client.inquiry.stats import ConsumeStatus
 from firearrow.client.link.instance import Instance
+from firearrow.client.link.service import Service
 from firearrow.client.members.push_role import PushRole
-from firearrow.client.members.push_setting import PushSetting, QueueListener
+from firearrow.client.members.push_setting import PushSetting
 from firearrow.client.message import MessageQueue
-from firearrow.client.names import Namespace, check_group, check_topic, retry_topic
+from firearrow.client.names import check_group, check_topic, retry_topic
 from firearrow.client.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
 from firearrow.client.states import ServiceState
 
@@ -30,7 +32,7 @@ log = logging.getLogger("firearrow.client")
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
-class PushConsumer:
+class PushConsumer(Service):
     """One member of a group. Each topic has a handler, which gets a list of at most `batch_size` messages.
 
     A handler that returns (None, True, ConsumeResult.SUCCESS) is done with its messages; one that raises, or returns
@@ -46,16 +48,18 @@ class PushConsumer:
         client: ClientOptions | None = None,
         offset_store: OffsetStore | None = None,
         queue_listener: QueueListener | None = None,
-        consume_hooks: Sequence[ConsumeHook] = (),
-        filter_hooks: Sequence[FilterHook] = (),
-        rpc_hooks: Sequence[RpcHook] = (),
+        **hooks: Unpack[ConsumerHooks],
     ) -> None:
         """ConfigError. `offset_store` instead of the broker's (CLUSTERING) or the local file (BROADCASTING)."""
+        check_known(hooks, ConsumerHooks)
         self.options = options or PushConsumerOptions()
-        self._client = client_options(client, name_server)
-        self._namespace = Namespace(self._client.namespace)
+        super().__init__(
+            "consumer",
+            client_options(client, name_server),
+            hooks.get("rpc_hooks", ()),
+            broadcasting=self.options.model is MessageModel.BROADCASTING,
+        )
         strategy_of(self.options.allocate)
-        self._rpc_hooks = tuple(rpc_hooks)
         self._setting = PushSetting(
             group=self._namespace.wrap(check_group(group)),
             options=self.options,
@@ -63,12 +67,11 @@ class PushConsumer:
             subscriptions=Subscriptions(self._namespace),
             offset_store=offset_store,
             queue_listener=queue_listener,
-            consume_hooks=consume_hooks,
-            filter_hooks=filter_hooks,
+            consume_hooks=hooks.get("consume_hooks", ()),
+            filter_hooks=hooks.get("filter_hooks", ()),
         )
-        self.state = ServiceState.CREATE_JUST
         self._role: PushRole | None = None
-        self._instance: Instance | None = None
+        self._drain_s = 0.0
         self._stopped = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
 
@@ -77,21 +80,21 @@ class PushConsumer:
     @overload
     def subscribe(
         self, topic: str, handler: None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> "_Subscribing": ...
+    ) -> "Subscribing": ...
     @overload
     def subscribe(
         self, topic: str, handler: AnyHandler, *, tags: str | None = None, sql: str | None = None
     ) -> AnyHandler: ...
     def subscribe(
         self, topic: str, handler: Handler | None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> "_Subscribing | Handler":
+    ) -> "Subscribing | Handler":
         """Send the topic's messages to `handler`; without one, decorates it. Once running, brokers are told at once.
 
         `tags`: several separated by `||`; `sql`: an SQL92 expression over properties; neither: all. ConfigError.
         """
         check_topic(topic)
         if handler is None:
-            return _Subscribing(self, topic, tags, sql)
+            return Subscribing(partial(self.subscribe, topic, tags=tags, sql=sql))
         if not callable(handler):
             raise ConfigError(f"{topic}: a handler must be callable, not {type(handler).__name__}")
         self._setting.subscriptions.add(topic, tags, sql, handler)
@@ -105,31 +108,25 @@ class PushConsumer:
 
     # ---- life ----
 
-    async def start(self) -> None:
+    async def start(self) -> Self:
         """Join the group. A start that failed may be tried again. ConfigError, ClientError."""
-        if self.state not in (ServiceState.CREATE_JUST, ServiceState.START_FAILED) or self._role is not None:
-            raise NotRunning(f"a consumer that is {self.state.value} cannot be started")
+        await super().start()
+        log.info("consumer %s runs as %s", self.group, self.client_id)
+        return self
+
+    def _prepare(self) -> None:
         if not self._setting.subscriptions.handled:
             raise ConfigError("nothing is subscribed to: a consumer needs a handler")
-        self.state = ServiceState.START_FAILED
         if self.options.model is MessageModel.CLUSTERING:
             self._setting.subscriptions.add_all_of(retry_topic(self.group))
-        self._instance = await Instance.of(
-            self._client, broadcasting=self.options.model is MessageModel.BROADCASTING
-        )
-        self._instance.channels.hooks.extend(self._rpc_hooks)
-        self._role = PushRole(self._instance, self._setting)
+
+    async def _begin(self, instance: Instance) -> None:
+        self._role = PushRole(instance, self._setting)
         try:
             await self._role.begin()
-            if self._ending is not None:
-                raise NotRunning("closed while it was being started")
-        except BaseException as error:
-            if isinstance(error, ConfigError):
-                self.state = ServiceState.CREATE_JUST
-            await self._leave(0)
+        except ConfigError:
+            self.state = ServiceState.CREATE_JUST
             raise
-        self.state = ServiceState.RUNNING
-        log.info("consumer %s runs as %s", self.group, self._instance.client_id)
 
     async def close(self, drain_s: float | None = None) -> None:
         """Leave for good. Handlers that run may finish for so long (`drain_s` of the options), and count.
@@ -139,8 +136,8 @@ class PushConsumer:
         self._stopped.set()
         if self._ending is None:
             self.state = ServiceState.SHUTDOWN_ALREADY
-            seconds = self.options.drain_s if drain_s is None else drain_s
-            self._ending = asyncio.get_running_loop().create_task(self._leave(seconds))
+            self._drain_s = self.options.drain_s if drain_s is None else drain_s
+            self._ending = asyncio.get_running_loop().create_task(self._leave())
         await asyncio.shield(self._ending)
 
     async def run(self) -> None:
@@ -163,15 +160,6 @@ class PushConsumer:
 
     def resume(self) -> None:
         self._running().resume()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # ---- what is ----
 
@@ -201,34 +189,25 @@ class PushConsumer:
 
     def _running(self) -> PushRole:
         if self._role is None or self.state is not ServiceState.RUNNING:
-            raise NotRunning(f"the consumer is {self.state.value}")
+            raise self._not_running()
         return self._role
 
     def _tell(self) -> None:
         if self._role is not None and self.state is ServiceState.RUNNING:
             self._role.instance.spawn(self._role.subscriptions_changed())
 
-    async def _leave(self, drain_s: float) -> None:
+    async def _end(self, instance: Instance) -> None:
         role, self._role = self._role, None
-        instance, self._instance = self._instance, None
-        try:
-            if role is not None:
-                await role.end(drain_s)
-        finally:
-            if instance is not None:
-                for hook in self._rpc_hooks:
-                    instance.channels.hooks.remove(hook)
-                await instance.leave()
+        if role is not None:
+            await role.end(self._drain_s)
 
 
-class _Subscribing:
-    """The decorator that `subscribe` gives without a handler."""
+class Subscribing:
+    """The decorator that `subscribe` gives without a handler; `subscribe` is that with all but the handler."""
 
-    def __init__(self, consumer: PushConsumer, topic: str, tags: str | None, sql: str | None) -> None:
-        self._consumer = consumer
-        self._topic = topic
-        self._tags = tags
-        self._sql = sql
+    def __init__(self, subscribe: Callable[[Handler], object]) -> None:
+        self._subscribe = subscribe
 
     def __call__(self, handler: AnyHandler) -> AnyHandler:
-        return self._consumer.subscribe(self._topic, handler, tags=self._tags, sql=self._sql)
+        self._subscribe(handler)
+        return handler

@@ -1,6 +1,9 @@
-"""States of producers and consumers, by Java's names."""
+"""States of producers and consumers, by Java's names, and what is used by `async with`."""
 
+from abc import ABC, abstractmethod
 from enum import Enum
+from types import TracebackType
+from typing import Self
 
 
 class ServiceState(Enum):
@@ -10,3 +13,21 @@ class ServiceState(Enum):
     RUNNING = "RUNNING"
     SHUTDOWN_ALREADY = "SHUTDOWN_ALREADY"
     """For good."""
+
+
+class Startable(ABC):
+    """Started at the beginning of `async with`, closed at its end. Event loop only."""
+
+    @abstractmethod
+    async def start(self) -> Self: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -5,9 +5,9 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from firearrow._native.base.endian cimport put_i16, put_i32
 from firearrow._native.bulk.edits cimport Edits, Plan, edited_bytes_max, put_edited
 from firearrow._native.bulk.spans cimport Spans
-from firearrow._native.store.bytes cimport put_i16, put_i32
 from firearrow._native.store.farcopy cimport copy_far
 from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX, SYS_COMPRESSED
 from firearrow._native.store.record cimport RECORD_OK, RecordView

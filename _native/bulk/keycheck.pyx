@@ -8,9 +8,9 @@ Who looks for a few keys follows their chains; what they cannot be is told, so t
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
+from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.faults cimport INDEX_CHAIN, INDEX_ORDER, INDEX_SLOT, NO_KEY, WRONG_KEY, Faults
 from firearrow._native.bulk.survey cimport KeyRow, Survey
-from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
 
 from collections import namedtuple

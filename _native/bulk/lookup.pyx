@@ -4,9 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
+from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.prefetch cimport HEADS_AHEAD, TEXTS_AHEAD, call_head, call_texts
 from firearrow._native.bulk.spans cimport Spans, of_window
-from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES
 from firearrow._native.store.record cimport RECORD_OK, RecordView, check_record
 

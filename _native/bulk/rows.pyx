@@ -7,9 +7,9 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy
 
+from firearrow._native.base.endian cimport get_i32, put_i16, put_i32
 from firearrow._native.bulk.arrays cimport Lists, ListsView, Piece, Texts, TextsView, items_at, spread, text_at
 from firearrow._native.bulk.decimal cimport put_decimal
-from firearrow._native.store.bytes cimport get_i32, put_i16, put_i32
 from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX
 
 cdef extern from "Python.h":

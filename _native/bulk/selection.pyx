@@ -4,9 +4,9 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr
 
+from firearrow._native.base.endian cimport get_i32
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.bulk.textset cimport TextSet
-from firearrow._native.store.bytes cimport get_i32
 from firearrow._native.store.layout cimport AT_SIZE
 from firearrow._native.store.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
 

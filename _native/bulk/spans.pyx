@@ -6,8 +6,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr
 
+from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.prefetch cimport CACHE_LINE, HEADS_AHEAD, TEXTS_AHEAD, call_body, call_head, call_texts
-from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES,
 )

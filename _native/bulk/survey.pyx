@@ -3,9 +3,10 @@
 from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr, memcmp, memset
 
+from firearrow._native.base.prefetch cimport prefetch_read
+from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.faults cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
-from firearrow._native.bulk.prefetch cimport CACHE_LINE, fa_prefetch
-from firearrow._native.store.bytes cimport get_i32, get_i64
+from firearrow._native.bulk.prefetch cimport CACHE_LINE
 from firearrow._native.store.hash cimport body_crc, index_hash, java_hash_more
 from firearrow._native.store.keyhashes cimport keys_of
 from firearrow._native.store.layout cimport (
@@ -113,8 +114,8 @@ cdef class Survey:
                 self.torn = 0 if state == RECORD_OK else state
                 return at, End.TORN
             if at + 2 * <int64_t> view.size < length:
-                fa_prefetch(data + at + view.size)
-                fa_prefetch(data + at + 2 * <int64_t> view.size - CACHE_LINE)
+                prefetch_read(data + at + view.size)
+                prefetch_read(data + at + 2 * <int64_t> view.size - CACHE_LINE)
             if self.check_crc and view.body.length and body_crc(view.body.at, view.body.length) != view.crc:
                 self.faults.add(BAD_CRC, -1, self.records, view.physical_offset, view.size, view.crc)
             self.take(&view)

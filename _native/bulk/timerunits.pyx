@@ -7,7 +7,7 @@ Layout of a unit, 52 bytes, big-endian: size i32, previous position of its slot 
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from firearrow._native.store.bytes cimport get_i32, get_i64
+from firearrow._native.base.endian cimport get_i32, get_i64
 
 cdef enum:
     UNIT_BYTES = 52

@@ -4,15 +4,13 @@ A listing is a moment: while a broker runs, files are made behind it and deleted
 """
 
 import os
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from firearrow._native.store.faults import StoreUnreadable
-
-FILE_NAME = re.compile(r"[0-9]{20}")
+from firearrow._native.store.rolled import FILE_NAME
 
 
 @dataclass(frozen=True, slots=True)

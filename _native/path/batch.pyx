@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t
 
-from firearrow._native.store.bytes cimport get_i16, get_i32
+from firearrow._native.base.endian cimport get_i16, get_i32
 from firearrow._native.store.record cimport Text, record_bytes
 
 cdef enum:

@@ -1,7 +1,7 @@
 """The head of the answer to a pull that found messages (see found.pxd)."""
 
+from firearrow._native.base.endian cimport put_i32
 from firearrow._native.wire.codes cimport FLAG_RESPONSE, PYTHON, SERIALIZER_ROCKETMQ, VERSION
-from firearrow._native.wire.cursor cimport write_i32
 
 cdef enum:
     VALUES = 6
@@ -23,8 +23,8 @@ cdef int put_found(Writer out, int serializer, int32_t opaque, const int64_t *va
     else:
         put_json(out, opaque, values)
     header_bytes = out.size - start - 8
-    write_i32(out.data + start, <int32_t> (header_bytes + 4 + body_bytes))
-    write_i32(out.data + start + 4, <int32_t> header_bytes | (serializer << 24))
+    put_i32(out.data + start, <int32_t> (header_bytes + 4 + body_bytes))
+    put_i32(out.data + start + 4, <int32_t> header_bytes | (serializer << 24))
     return out.reserve(body_bytes)
 
 
@@ -60,6 +60,6 @@ cdef int put_binary(Writer out, int32_t opaque, const int64_t *values) except -1
         value = out.size
         out.put_i32(0)
         out.put_decimal(values[n])
-        write_i32(out.data + value, <int32_t> (out.size - value - 4))
-    write_i32(out.data + start, <int32_t> (out.size - start - 4))
+        put_i32(out.data + value, <int32_t> (out.size - value - 4))
+    put_i32(out.data + start, <int32_t> (out.size - start - 4))
     return 0

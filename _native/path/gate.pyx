@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
-from firearrow._native.store.prefetch cimport fa_call_for, fa_prefetch
+from firearrow._native.base.prefetch cimport prefetch_write, prefetch_write_range
 from firearrow._native.wire.pieces cimport fa_same
 
 cdef extern from "<stdlib.h>" nogil:
@@ -63,7 +63,7 @@ cdef class Topic:
 
     cdef void call_for_last(self) noexcept:
         """The queue that is probably the next one is wanted soon."""
-        fa_call_for(<void *> self.last, CALLED_BYTES)
+        prefetch_write_range(<void *> self.last, CALLED_BYTES)
 
     cdef int tell(self, stats) except -1:
         """What was put since the last time."""
@@ -138,7 +138,7 @@ cdef class Gate:
         cdef Slot *slot = self.newest
         if slot is NULL or slot.topic is NULL or not is_called(slot, name, length):
             slot = self.newest = self.slot_of(name, length, fa_hash_bytes(name, length))
-        fa_call_for(slot.topic, CALLED_BYTES)
+        prefetch_write_range(slot.topic, CALLED_BYTES)
         return slot.topic
 
     cdef void call_for_next(self, const Frame *frame, const Span *name) noexcept:
@@ -146,7 +146,7 @@ cdef class Gate:
         in this frame's header, and at the same place."""
         cdef const uint8_t *following = name.at + frame.size
         if self.slots_count >= FAR_SLOTS and frame.behind >= following + name.length - (frame.body + frame.body_bytes):
-            fa_prefetch(&self.slots[fa_hash_bytes(following, name.length) & (self.slots_count - 1)])
+            prefetch_write(&self.slots[fa_hash_bytes(following, name.length) & (self.slots_count - 1)])
 
     cdef int enter(self, Topic topic) except -1:
         cdef Slot *slot

@@ -2,7 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from firearrow._native.store.prefetch cimport fa_call_for
+from firearrow._native.base.prefetch cimport prefetch_write_range
 from firearrow._native.wire.codes cimport FLAG_RESPONSE
 from firearrow._native.wire.command cimport command_from
 from firearrow._native.wire.header cimport header_fault, scan_header
@@ -43,7 +43,7 @@ cdef class Front(Conn):
         return 0
 
     cdef void call_for(self) noexcept:
-        fa_call_for(<void *> self, FRONT_BYTES)
+        prefetch_write_range(<void *> self, FRONT_BYTES)
         if self.pattern is not None:
             self.pattern.call_for()
 

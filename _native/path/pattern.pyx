@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
+from firearrow._native.base.prefetch cimport prefetch_write_range
 from firearrow._native.path.fields cimport BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE, TOPIC_VALUE
-from firearrow._native.store.prefetch cimport fa_call_for
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span
 from firearrow._native.wire.pieces cimport fa_same
@@ -36,8 +36,8 @@ cdef class Pattern:
         self.properties = PropertyPattern()
 
     cdef void call_for(self) noexcept nogil:
-        fa_call_for(self.literals, LITERALS_SOON)
-        fa_call_for(self.gaps, sizeof(self.gaps) + sizeof(self.fields))
+        prefetch_write_range(self.literals, LITERALS_SOON)
+        prefetch_write_range(self.gaps, sizeof(self.gaps) + sizeof(self.fields))
         self.properties.call_for()
 
     cdef void learn(self, const Frame *frame, const SendFields *fields) noexcept nogil:

@@ -2,8 +2,8 @@
 
 from libc.string cimport memchr, memcmp, memcpy
 
+from firearrow._native.base.prefetch cimport prefetch_write_range
 from firearrow._native.path.completion cimport GIVEN_MAX, is_false
-from firearrow._native.store.prefetch cimport fa_call_for
 from firearrow._native.store.record cimport Text, clear
 from firearrow._native.wire.json cimport SPAN_ESCAPED
 from firearrow._native.wire.pieces cimport fa_copy_piece, fa_same
@@ -36,8 +36,8 @@ cdef inline int meaning_of(const Text *name, const uint8_t *value, const Complet
 
 cdef class PropertyPattern:
     cdef void call_for(self) noexcept nogil:
-        fa_call_for(self.literals, NAMES_SOON)
-        fa_call_for(self.names, sizeof(self.names) + sizeof(self.count))
+        prefetch_write_range(self.literals, NAMES_SOON)
+        prefetch_write_range(self.names, sizeof(self.names) + sizeof(self.count))
 
     cdef void learn(self, const Span *given, const Completed *done) noexcept nogil:
         """`done`: what `take_given` made of it."""

@@ -3,8 +3,8 @@
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint64_t
 
+from firearrow._native.base.endian cimport put_i16, put_i32
 from firearrow._native.wire.codes cimport FLAG_RESPONSE, PYTHON, SERIALIZER_ROCKETMQ, VERSION
-from firearrow._native.wire.cursor cimport write_i16, write_i32
 from firearrow._native.wire.written cimport decimal, hexadecimal, literal, quoted
 
 cdef enum:
@@ -49,8 +49,8 @@ cdef class Receipt:
             self.put_binary(out, opaque, unique_key, queue_id, queue_offset, places, count)
         else:
             self.put_json(out, opaque, unique_key, queue_id, queue_offset, places, count)
-        write_i32(out.data + start, <int32_t> (out.size - start - 4))
-        write_i32(out.data + start + 4, <int32_t> (out.size - start - 8) | (serializer << 24))
+        put_i32(out.data + start, <int32_t> (out.size - start - 4))
+        put_i32(out.data + start + 4, <int32_t> (out.size - start - 8) | (serializer << 24))
         return 0
 
     cdef int put_json(
@@ -99,7 +99,7 @@ cdef class Receipt:
         out.size = self.ids(out.data + out.size, places, count) - out.data
         put_name(out, "queueOffset", 11)
         put_number(out, queue_offset)
-        write_i32(out.data + start, <int32_t> (out.size - start - 4))
+        put_i32(out.data + start, <int32_t> (out.size - start - 4))
         return 0
 
     cdef int32_t id_bytes(self) noexcept:
@@ -127,5 +127,5 @@ cdef int put_number(Writer out, int64_t value) except -1:
     cdef Py_ssize_t start = out.size
     out.put_i32(0)
     out.put_decimal(value)
-    write_i32(out.data + start, <int32_t> (out.size - start - 4))
+    put_i32(out.data + start, <int32_t> (out.size - start - 4))
     return 0

@@ -5,7 +5,7 @@ import os
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.string cimport memcmp
 
-from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.comparison cimport agrees
 from firearrow._native.store.dispatch cimport multi_entries
 from firearrow._native.store.hash cimport java_hash_more

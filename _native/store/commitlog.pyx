@@ -7,7 +7,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t
 from libc.string cimport memset
 
-from firearrow._native.store.bytes cimport put_i32
+from firearrow._native.base.endian cimport put_i32
 from firearrow._native.store.layout cimport MAGIC_BLANK, RECORD_END_BYTES
 from firearrow._native.store.record cimport RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of
 from firearrow._native.store.segment cimport Segment, zero_tail

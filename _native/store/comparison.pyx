@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memset
 
-from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES
 from firearrow._native.store.record cimport RECORD_OK, RecordView
 from firearrow._native.store.segment cimport Segment

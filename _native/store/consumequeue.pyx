@@ -6,7 +6,7 @@ import sys
 from libc.errno cimport EIO
 from libc.string cimport memcpy, memset
 
-from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.keyhashes cimport keys_of
 from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE

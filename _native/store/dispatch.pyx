@@ -8,6 +8,7 @@ from cpython.mem cimport PyMem_Free
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memmove
 
+from firearrow._native.base.prefetch cimport prefetch_write
 from firearrow._native.store.comparison cimport Comparison, is_possible, points_to
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.hash cimport java_hash_more
@@ -15,7 +16,6 @@ from firearrow._native.store.keyhashes cimport KeyHashes, keys_of
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.layout cimport ENTRY_BYTES, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
-from firearrow._native.store.prefetch cimport fa_prefetch
 from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
 from firearrow._native.store.vector cimport grown
 
@@ -206,7 +206,7 @@ cdef class Dispatch:
         """With many queues and keys every entry is somewhere else: all that memory comes sooner than one after another."""
         cdef Py_ssize_t n
         for n in range(self.staged_count):
-            fa_prefetch(self.staged[n].place)
+            prefetch_write(self.staged[n].place)
         if self.index is not None:
             self.index.call_for(self.hashes.at, self.hashes.count)
 

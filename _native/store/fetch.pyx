@@ -10,8 +10,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t
 
+from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.astray cimport brought_back
-from firearrow._native.store.bytes cimport get_i32, get_i64
 from firearrow._native.store.farcopy cimport copy_far
 from firearrow._native.store.layout cimport (
     AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES,

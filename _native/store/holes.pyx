@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memchr, memset
 
-from firearrow._native.store.bytes cimport get_i32, get_i64
+from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.commitlog cimport blank
 from firearrow._native.store.hash cimport body_crc
 from firearrow._native.store.layout cimport (

@@ -6,9 +6,9 @@ import re
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.base.prefetch cimport prefetch_write
 from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
-from firearrow._native.store.prefetch cimport fa_prefetch
 from firearrow._native.store.segment cimport Segment
 from firearrow._native.store.names import make_folder, sync_folder
 
@@ -255,7 +255,7 @@ cdef class KeyIndex:
         cdef Py_ssize_t n
         if self.room > 0:
             for n in range(count):
-                fa_prefetch(self.filling.slot(hashes[n]))
+                prefetch_write(self.filling.slot(hashes[n]))
 
     cdef int reserve(self, int64_t entries) except -1:
         cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None

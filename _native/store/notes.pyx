@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from firearrow._native.store.bytes cimport put_i16, put_i32, put_i64
+from firearrow._native.base.endian cimport put_i16, put_i32, put_i64
 from firearrow._native.store.hash cimport whole_crc
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from firearrow._native.store.faults import StoreDamaged, StoreForeign
 from firearrow._native.store.mending import Mending
 
-NAME = re.compile(r"\d{20}")
+FILE_NAME = re.compile(r"[0-9]{20}")
 POSITION_MAX = (1 << 63) - 1
 MISSING_MAX = 1024
 """More missing files than this between two are no gap: the later ones belong elsewhere."""
@@ -29,7 +29,7 @@ def file_name(position: int) -> str:
 def named_files(folder: str) -> Files:
     """(first byte, path) of what is named as a file of the row, in order; folders and other names are passed over."""
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    paths = [(int(name), os.path.join(folder, name)) for name in names if NAME.fullmatch(name)]
+    paths = [(int(name), os.path.join(folder, name)) for name in names if FILE_NAME.fullmatch(name)]
     return [(position, path) for position, path in paths if os.path.isfile(path)]
 
 
@@ -87,7 +87,7 @@ def mended_files(folder: str, file_bytes: int, mending: Mending, *, head: bytes 
 def tell_strays(folder: str, mending: Mending) -> None:
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         path = os.path.join(folder, name)
-        if not NAME.fullmatch(name) and not os.path.isdir(path):
+        if not FILE_NAME.fullmatch(name) and not os.path.isdir(path):
             mending.tell(f"{path} is no file of a store: left where it is")
 
 

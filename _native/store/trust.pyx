@@ -4,7 +4,7 @@ import os
 
 from libc.stdint cimport int32_t, uint8_t
 
-from firearrow._native.store.bytes cimport get_i32, get_i64, put_i32, put_i64
+from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.keyindex cimport IndexFile
 from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_BYTES, PRE_BLANK_SIZE
 from firearrow._native.store.segment cimport Segment, zero_tail

@@ -5,9 +5,9 @@ import threading
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from libc.string cimport memcpy, memmove
 
+from firearrow._native.base.endian cimport get_i32
 from firearrow._native.wire.clocks cimport nanoseconds, worked
 from firearrow._native.wire.command cimport command_of
-from firearrow._native.wire.cursor cimport read_i32
 from firearrow._native.wire.frame cimport FRAME_PARTIAL, Frame, frame_fault, next_frame
 from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_A_TURN
 from firearrow._native.wire.shelf cimport Shelf
@@ -269,14 +269,14 @@ cdef class Conn:
     cdef int widen(self) except -1:
         """The room is full: as much again, or as much as the frame in it still needs if that is less."""
         cdef const uint8_t *at = <const uint8_t *> PyByteArray_AS_STRING(self.rest)
-        cdef Py_ssize_t missing = 4 + <Py_ssize_t> read_i32(at) - self.rest_bytes
+        cdef Py_ssize_t missing = 4 + <Py_ssize_t> get_i32(at) - self.rest_bytes
         return self.move(at, self.rest_bytes, self.rest_bytes + max(min(missing, self.rest_bytes), SMALL_REST))
 
     cdef int move(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t room) except -1:
         """To a room of so many bytes, or a larger one that lies ready: as large as the frame if there is one."""
         cdef bytearray larger = None
         if room >= SMALL_REST:
-            larger = self.shelf.take(max(room, 4 + <Py_ssize_t> read_i32(at)))
+            larger = self.shelf.take(max(room, 4 + <Py_ssize_t> get_i32(at)))
         if larger is None:
             larger = PyByteArray_FromStringAndSize(NULL, room)
         memcpy(PyByteArray_AS_STRING(larger), at, length)

@@ -1,6 +1,6 @@
 """Finds whole frames in a byte window and refuses bad lengths. Borrows the window, keeps nothing."""
 
-from firearrow._native.wire.cursor cimport read_i32
+from firearrow._native.base.endian cimport get_i32
 from firearrow._native.wire.limits cimport FRAME_BYTES_MIN, HEADER_BYTES_MAX
 
 
@@ -9,14 +9,14 @@ cdef int next_frame(const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_ma
     frame.size = 0
     if available < 4:
         return FRAME_PARTIAL
-    length = read_i32(at)
+    length = get_i32(at)
     if length < FRAME_BYTES_MIN - 4 or length + 4 > bytes_max:
         return FRAME_BAD_LENGTH
     frame.size = length + 4
     if available < FRAME_BYTES_MIN:
         return FRAME_PARTIAL
     frame.serializer = at[4]
-    frame.header_bytes = read_i32(at + 4) & 0xFFFFFF
+    frame.header_bytes = get_i32(at + 4) & 0xFFFFFF
     if frame.serializer > 1:
         return FRAME_BAD_TYPE
     if frame.header_bytes > length - 4 or frame.header_bytes > HEADER_BYTES_MAX:

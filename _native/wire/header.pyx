@@ -1,7 +1,7 @@
 """Scans a command's header in place, JSON or binary (see header.pxd). Knows the members, not their meaning."""
 
+from firearrow._native.base.endian cimport get_i16, get_i32
 from firearrow._native.wire.codes cimport OTHER
-from firearrow._native.wire.cursor cimport read_i16, read_i32
 from firearrow._native.wire.json cimport (
     HEADER_BAD_BINARY, HEADER_BAD_JSON, HEADER_BAD_TYPE, HEADER_OK, HEADER_TOO_DEEP, HEADER_TOO_MANY_FIELDS, SPAN_ABSENT, SPAN_RAW, Cursor, is_text, skip_blanks, skip_value, take, take_bare, take_int32,
 )
@@ -29,12 +29,12 @@ cdef int scan_binary(const uint8_t *at, Py_ssize_t length, Header *header) noexc
     cdef int32_t remark_bytes, fields_bytes
     if left < 0:
         return HEADER_BAD_BINARY
-    header.code = read_i16(at)
+    header.code = get_i16(at)
     header.language = at[2]
-    header.version = read_i16(at + 3)
-    header.opaque = read_i32(at + 5)
-    header.flag = read_i32(at + 9)
-    remark_bytes = read_i32(at + 13)
+    header.version = get_i16(at + 3)
+    header.opaque = get_i32(at + 5)
+    header.flag = get_i32(at + 9)
+    remark_bytes = get_i32(at + 13)
     if remark_bytes < 0 or remark_bytes > left:
         return HEADER_BAD_BINARY
     at += 17
@@ -42,7 +42,7 @@ cdef int scan_binary(const uint8_t *at, Py_ssize_t length, Header *header) noexc
         header.remark = Span(at=at, length=remark_bytes, kind=SPAN_RAW)
         at += remark_bytes
         left -= remark_bytes
-    fields_bytes = read_i32(at)
+    fields_bytes = get_i32(at)
     if fields_bytes < 0 or fields_bytes > left:
         return HEADER_BAD_BINARY
     return scan_binary_fields(at + 4, at + 4 + fields_bytes, header)
@@ -57,14 +57,14 @@ cdef int scan_binary_fields(const uint8_t *at, const uint8_t *end, Header *heade
             return HEADER_TOO_MANY_FIELDS
         if end - at < 2:
             return HEADER_BAD_BINARY
-        key_bytes = read_i16(at)
+        key_bytes = get_i16(at)
         at += 2
         if key_bytes < 0 or end - at < key_bytes + 4:
             return HEADER_BAD_BINARY
         field = &header.field[header.fields]
         field.key = Span(at=at, length=key_bytes, kind=SPAN_RAW)
         at += key_bytes
-        value_bytes = read_i32(at)
+        value_bytes = get_i32(at)
         at += 4
         if value_bytes < 0 or end - at < value_bytes:
             return HEADER_BAD_BINARY

@@ -5,10 +5,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, strlen
 
+from firearrow._native.base.endian cimport put_i32
 from firearrow._native.wire.calls cimport Calls
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, PYTHON, SEND_MESSAGE_V2, SERIALIZER_ROCKETMQ, VERSION
 from firearrow._native.wire.command cimport integer_of, text_of
-from firearrow._native.wire.cursor cimport write_i32
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.json cimport SPAN_ABSENT, Span, is_text

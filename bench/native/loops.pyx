@@ -8,7 +8,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from firearrow._native.store.bytes cimport get_i32
+from firearrow._native.base.endian cimport get_i32
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.fetch cimport Picked, Scan, copy_picked, pick

@@ -111,7 +111,7 @@ class AssignmentHandler:
         members = sorted(set(online.client_ids()))
         if mode.mode == POP:
             return allocation.for_pop(strategy, asked.client, queues, members, mode.share_queues)
-        return strategy(asked.client, queues, members)
+        return list(strategy(asked.client, queues, members))
 
     def set_mode(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         try:

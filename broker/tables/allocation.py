@@ -1,31 +1,14 @@
-"""Allocation: which queues of a topic a client of a group consumes, as Apache's strategies share them. Pure.
+"""Allocation: which queues of a topic a client of a group consumes when the broker assigns them. Pure.
 
 Queues and clients come sorted; a client that is not among `clients` gets none.
 """
 
 from collections.abc import Callable, Sequence
 
+from firearrow._native.protocol.queue_allocation import averagely, by_circle
 from firearrow.broker.fastjson import MessageQueue
 
-Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
-
-
-def averagely(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
-    """Neighbouring queues; the first clients get one more where it does not come out even."""
-    if client not in clients:
-        return []
-    index = clients.index(client)
-    share, rest = divmod(len(queues), len(clients))
-    if len(queues) <= len(clients):
-        return list(queues[index : index + 1])
-    start = index * share + min(index, rest)
-    return list(queues[start : start + share + (index < rest)])
-
-
-def by_circle(client: str, queues: Sequence[MessageQueue], clients: Sequence[str]) -> list[MessageQueue]:
-    """Every n-th queue of n clients."""
-    return list(queues[clients.index(client) :: len(clients)]) if client in clients else []
-
+Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], Sequence[MessageQueue]]
 
 STRATEGIES: dict[str, Strategy] = {"AVG": averagely, "AVG_BY_CIRCLE": by_circle}
 

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from firearrow._native.protocol import queue_allocation
 from firearrow.client.errors import ConfigError
 from firearrow.client.message import MessageQueue, java_order
 
@@ -21,23 +22,15 @@ class Strategy(Protocol):
 
 
 def averagely(group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
-    """Neighbours together; the first members get one more when it does not come out even. Java's `AVG`."""
-    if not _is_member(client_id, queues, client_ids):
-        return []
-    index, members = client_ids.index(client_id), len(client_ids)
-    each, rest = divmod(len(queues), members)
-    if index < rest:
-        start, size = index * (each + 1), each + 1
-    else:
-        start, size = index * each + rest, each
-    return queues[start : start + size]
+    """Neighbouring queues. Java's `AVG`."""
+    _check(client_id, queues, client_ids)
+    return queue_allocation.averagely(client_id, queues, client_ids)
 
 
 def by_circle(group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
-    """Dealt out one by one. Java's `AVG_BY_CIRCLE`."""
-    if not _is_member(client_id, queues, client_ids):
-        return []
-    return queues[client_ids.index(client_id) :: len(client_ids)]
+    """Every n-th queue of n members. Java's `AVG_BY_CIRCLE`."""
+    _check(client_id, queues, client_ids)
+    return queue_allocation.by_circle(client_id, queues, client_ids)
 
 
 class FixedQueues:
@@ -144,10 +137,14 @@ def _named(room: str, whose: object) -> str:
 
 
 def _is_member(client_id: str, queues: Queues, client_ids: Sequence[str]) -> bool:
-    """False if the broker does not list us (yet): then nothing is ours."""
+    """False if the broker does not list us (yet): then nothing is ours. ValueError."""
+    _check(client_id, queues, client_ids)
+    return client_id in client_ids
+
+
+def _check(client_id: str, queues: Queues, client_ids: Sequence[str]) -> None:
     if not client_id or not queues or not client_ids:
         raise ValueError("a split needs a client id, queues and members")
-    return client_id in client_ids
 
 
 BY_NAME: dict[str, Strategy] = {

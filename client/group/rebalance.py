@@ -24,7 +24,7 @@ from firearrow.client.message import MessageQueue, java_order
 from firearrow.client.names import RETRY
 from firearrow.client.options import MessageModel
 
-__all__ = ["Queues", "RebalanceParts", "Rebalancer"]
+__all__ = ["QueueListener", "Queues", "RebalanceParts", "Rebalancer"]
 
 log = logging.getLogger("firearrow.client")
 
@@ -32,6 +32,8 @@ BEGIN_AFTER_S = 0.5
 LOCK_AGAIN_S = 0.5
 
 Later = Callable[[float, Callable[[], None]], object]
+QueueListener = Callable[[str, Queues, Queues], Awaitable[None] | None]
+"""`(topic, all queues, my queues)`, topic by its name at the brokers; called when my queues have changed."""
 
 
 @dataclass(slots=True, kw_only=True)

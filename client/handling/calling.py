@@ -7,10 +7,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.handling.consuming import AGAIN, SUSPENDED, ConsumeResult, ConsumeStats, Verdict
-from firearrow.client.handling.listeners import Listeners
+from firearrow.client.handling.consuming import (
+    AGAIN,
+    SUSPENDED,
+    ConsumeResult,
+    ConsumeStats,
+    Later,
+    Verdict,
+)
+from firearrow.client.handling.listeners import HandlerThreads, Listeners
 from firearrow.client.hooks import ConsumeContext, ConsumeHook, run_hook
 from firearrow.client.message import MessageQueue, Property
 from firearrow.client.names import Namespace, retry_topic
@@ -114,3 +122,17 @@ class HandlerCalls:
         if elapsed >= self._timeout_s:
             return "TIME_OUT"
         return "FAILED" if verdict.result in (AGAIN.result, SUSPENDED.result) else "SUCCESS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handlers:
+    """How a service calls handlers: in which threads, how many at a time, with how many messages each.
+
+    `later`: the event loop's `call_later` if None.
+    """
+
+    calls: HandlerCalls
+    threads: HandlerThreads
+    at_a_time: int
+    batch_size: int
+    later: Later | None = None

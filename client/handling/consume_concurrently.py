@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_directly import consume_directly
-from firearrow.client.handling.consuming import Cancellable, ConsumeResult, Every, Later, OffsetSink, Verdict
+from firearrow.client.handling.consuming import Cancellable, ConsumeResult, Every, OffsetSink, Verdict
 from firearrow.client.handling.crew import Crew
 from firearrow.client.handling.expiry import Expiry
-from firearrow.client.handling.listeners import HandlerThreads
 from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
@@ -40,27 +39,23 @@ class ConcurrentService:
 
     def __init__(
         self,
+        handlers: Handlers,
         *,
-        calls: HandlerCalls,
-        threads: HandlerThreads,
-        at_a_time: int,
-        batch_size: int,
         offsets: OffsetSink,
         send_back: Callable[[ReceivedMessage, int], Awaitable[bool]] | None,
         queues: Callable[[], Iterable[ProcessQueue]],
         every: Every,
         timeout_s: float = 15 * 60,
-        later: Later | None = None,
     ) -> None:
-        self._calls = calls
-        self._threads = threads
-        self._batch_size = batch_size
+        self._calls = handlers.calls
+        self._threads = handlers.threads
+        self._batch_size = handlers.batch_size
         self._offsets = offsets
         self._send_back = send_back
         self._queues = queues
         self._every = every
         self._timeout_s = timeout_s
-        self._crew: Crew[Chunk] = Crew(at_a_time, self._consume, later)
+        self._crew: Crew[Chunk] = Crew(handlers.at_a_time, self._consume, handlers.later)
         self._running: set[Chunk] = set()
         self._sweeper: Cancellable | None = None
 

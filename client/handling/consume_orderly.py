@@ -11,11 +11,10 @@ from weakref import WeakValueDictionary
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_directly import consume_directly
-from firearrow.client.handling.consuming import Cancellable, ConsumeResult, Every, Later, OffsetSink, Verdict
+from firearrow.client.handling.consuming import Cancellable, ConsumeResult, Every, OffsetSink, Verdict
 from firearrow.client.handling.crew import Crew
-from firearrow.client.handling.listeners import HandlerThreads
 from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
@@ -50,11 +49,8 @@ class OrderlyService:
 
     def __init__(
         self,
+        handlers: Handlers,
         *,
-        calls: HandlerCalls,
-        threads: HandlerThreads,
-        at_a_time: int,
-        batch_size: int,
         offsets: OffsetSink,
         locks: Locks | None,
         publish: Callable[[ReceivedMessage], Awaitable[bool]],
@@ -62,11 +58,10 @@ class OrderlyService:
         every: Every,
         rest_s: float = 1.0,
         auto_commit: bool = True,
-        later: Later | None = None,
     ) -> None:
-        self._calls = calls
-        self._threads = threads
-        self._batch_size = batch_size
+        self._calls = handlers.calls
+        self._threads = handlers.threads
+        self._batch_size = handlers.batch_size
         self._offsets = offsets
         self._locks = locks
         self._publish = publish
@@ -74,7 +69,7 @@ class OrderlyService:
         self._every = every
         self._rest_s = rest_s
         self._auto_commit = auto_commit
-        self._crew: Crew[Work] = Crew(at_a_time, self._consume, later)
+        self._crew: Crew[Work] = Crew(handlers.at_a_time, self._consume, handlers.later)
         self._turns: WeakValueDictionary[MessageQueue, asyncio.Lock] = WeakValueDictionary()
         self._renewal: Cancellable | None = None
 

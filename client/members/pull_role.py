@@ -5,7 +5,7 @@ What its instance knows of the consumer (a ConsumerRole). Made for one run: begu
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.command import RemotingCommand
@@ -16,7 +16,7 @@ from firearrow.client.group.local_offsets import LocalOffsetStore
 from firearrow.client.group.offset_store import OffsetStore, ReadOffset
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.rebalance import Queues, RebalanceParts, Rebalancer
+from firearrow.client.group.rebalance import QueueListener, Queues, RebalanceParts, Rebalancer
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
 from firearrow.client.group.subscription import Subscription
@@ -31,9 +31,6 @@ from firearrow.client.pulling.pull_tasks import UNKNOWN, PullTaskParts, PullTask
 from firearrow.client.pulling.pulling import Puller
 
 log = logging.getLogger("firearrow.client")
-
-QueueListener = Callable[[str, Queues, Queues], Awaitable[None] | None]
-"""`(topic, all queues, my queues)` when my queues have changed."""
 
 
 @dataclass(slots=True, kw_only=True)

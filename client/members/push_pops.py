@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.consuming import DEAD_LETTER
-from firearrow.client.handling.listeners import HandlerThreads
 from firearrow.client.handling.send_back import SendBack
 from firearrow.client.hooks import ConsumeHook
 from firearrow.client.inquiry.stats import ConsumerStats
 from firearrow.client.link.instance import Instance
-from firearrow.client.members.push_service import handler_calls
+from firearrow.client.members.push_service import handlers
 from firearrow.client.members.push_setting import PushSetting
 from firearrow.client.message import MessageQueue
 from firearrow.client.pop.acks import Acks
@@ -33,13 +32,9 @@ class PushPops:
         paused: Callable[[], bool],
     ) -> None:
         options = setting.options
-        threads = HandlerThreads(f"ConsumeMessageThread_{setting.group}", options.threads)
         self.service = PopService(
-            calls=handler_calls(setting, hooks, stats, threads),
-            threads=threads,
+            handlers(setting, hooks, stats),
             acks=Acks(instance, setting.group, instance.options.api_timeout_s),
-            at_a_time=options.threads,
-            batch_size=options.batch_size,
             max_reconsume_times=back.max_reconsume_times,
             dead_letter=lambda message: back.back(message, DEAD_LETTER),
         )

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.calling import HandlerCalls, Handlers
 from firearrow.client.handling.consume_concurrently import ConcurrentService
 from firearrow.client.handling.consume_orderly import Locks, OrderlyService
 from firearrow.client.handling.consuming import ConsumeService, concurrent_verdict, orderly_verdict
@@ -34,15 +34,11 @@ def consume_service(
 ) -> ConsumeService:
     """`locks`: in order, and other members must be kept away. `publish`: to the group's retry topic."""
     options = setting.options
-    threads = HandlerThreads(f"ConsumeMessageThread_{setting.group}", options.threads)
-    calls = handler_calls(setting, hooks, stats, threads)
+    called = handlers(setting, hooks, stats)
     back = send_back(setting, instance, publish)
     if options.orderly:
         return OrderlyService(
-            calls=calls,
-            threads=threads,
-            at_a_time=options.threads,
-            batch_size=options.batch_size,
+            called,
             offsets=offsets,
             locks=locks,
             publish=back.publish,
@@ -52,10 +48,7 @@ def consume_service(
             auto_commit=options.auto_commit,
         )
     return ConcurrentService(
-        calls=calls,
-        threads=threads,
-        at_a_time=options.threads,
-        batch_size=options.batch_size,
+        called,
         offsets=offsets,
         send_back=back.back if options.model is MessageModel.CLUSTERING else None,
         queues=table.values,
@@ -64,18 +57,20 @@ def consume_service(
     )
 
 
-def handler_calls(
-    setting: PushSetting, hooks: Sequence[ConsumeHook], stats: ConsumerStats, threads: HandlerThreads
-) -> HandlerCalls:
-    return HandlerCalls(
+def handlers(setting: PushSetting, hooks: Sequence[ConsumeHook], stats: ConsumerStats) -> Handlers:
+    """As the user's options want them, with threads of their own."""
+    options = setting.options
+    threads = HandlerThreads(f"ConsumeMessageThread_{setting.group}", options.threads)
+    calls = HandlerCalls(
         group=setting.group,
         listeners=Listeners(setting.subscriptions.handler_of, threads),
-        judge=orderly_verdict if setting.options.orderly else concurrent_verdict,
+        judge=orderly_verdict if options.orderly else concurrent_verdict,
         stats=stats,
         hooks=hooks,
         namespace=setting.namespace,
-        timeout_s=setting.options.consume_timeout_s,
+        timeout_s=options.consume_timeout_s,
     )
+    return Handlers(calls=calls, threads=threads, at_a_time=options.threads, batch_size=options.batch_size)
 
 
 def send_back(

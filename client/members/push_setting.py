@@ -1,17 +1,14 @@
 """PushSetting: what a user has said of a push consumer, before it runs and while it does. Values only."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from firearrow.client.group.offset_store import OffsetStore
-from firearrow.client.group.rebalance import Queues
+from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.handling.subscriptions import Subscriptions
 from firearrow.client.hooks import ConsumeHook, FilterHook
 from firearrow.client.names import Namespace
 from firearrow.client.options import PushConsumerOptions
-
-QueueListener = Callable[[str, Queues, Queues], Awaitable[None] | None]
-"""`(topic, all queues, my queues)`, topic by its name at the brokers; called when my queues have changed."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,10 +14,9 @@ from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.clock import now_ms
 from firearrow.client.errors import RocketMQError
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.handling.calling import HandlerCalls
-from firearrow.client.handling.consuming import DEAD_LETTER, ConsumeResult, Later, Verdict
+from firearrow.client.handling.calling import Handlers
+from firearrow.client.handling.consuming import DEAD_LETTER, ConsumeResult, Verdict
 from firearrow.client.handling.crew import Crew
-from firearrow.client.handling.listeners import HandlerThreads
 from firearrow.client.message import MessageQueue
 from firearrow.client.pop.acks import Acks
 from firearrow.client.pop.receipts import receipt_of
@@ -45,25 +44,21 @@ class PopService:
 
     def __init__(
         self,
+        handlers: Handlers,
         *,
-        calls: HandlerCalls,
-        threads: HandlerThreads,
         acks: Acks,
-        at_a_time: int,
-        batch_size: int,
         max_reconsume_times: int,
         dead_letter: Callable[[ReceivedMessage], Awaitable[bool]],
         clock_ms: Callable[[], int] = now_ms,
-        later: Later | None = None,
     ) -> None:
-        self._calls = calls
-        self._threads = threads
+        self._calls = handlers.calls
+        self._threads = handlers.threads
         self._acks = acks
-        self._batch_size = batch_size
+        self._batch_size = handlers.batch_size
         self._max_reconsume_times = max_reconsume_times
         self._dead_letter = dead_letter
         self._clock_ms = clock_ms
-        self._crew: Crew[PopChunk] = Crew(at_a_time, self._consume, later)
+        self._crew: Crew[PopChunk] = Crew(handlers.at_a_time, self._consume, handlers.later)
         self._answers: set[asyncio.Task[None]] = set()
 
     async def stop(self, within_s: float) -> None:

@@ -4,27 +4,19 @@ Holds no logic of its own. Any thread, but the loop's own.
 """
 
 from collections.abc import Callable, Coroutine
-from functools import partial
+from functools import partial, update_wrapper
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
+from firearrow.client.states import Startable
 from firearrow.client.threads.loop_thread import LoopThread
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
-class Living(Protocol):
-    """What producers and consumers have in common."""
-
-    async def start(self) -> object: ...
-    async def close(self) -> None: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-
-Inner = TypeVar("Inner", bound=Living)
+Inner = TypeVar("Inner", bound=Startable)
+AnyFacade = TypeVar("AnyFacade", bound="Facade[Any]")
 
 
 class Facade(Generic[Inner]):
@@ -58,6 +50,23 @@ class Facade(Generic[Inner]):
             self._thread.run(closing)
         finally:
             self._thread.closed(self._inner)
+
+
+def makes(
+    inner: Callable[P, Inner],
+) -> Callable[[Callable[[AnyFacade, Callable[[], Inner]], None]], Callable[Concatenate[AnyFacade, P], None]]:
+    """Decorates the `__init__` of a façade: callers give the arguments of `inner`, it gets what makes one with them."""
+
+    def decorate(
+        init: Callable[[AnyFacade, Callable[[], Inner]], None],
+    ) -> Callable[Concatenate[AnyFacade, P], None]:
+        def made(facade: AnyFacade, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            init(facade, partial(inner, *args, **kwargs))
+
+        update_wrapper(made, inner.__init__)
+        return made
+
+    return decorate
 
 
 class Verb(Generic[P, Result]):

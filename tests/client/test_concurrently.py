@@ -11,6 +11,7 @@ import pytest
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.errors import ConfigError
 from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_concurrently import ConcurrentService
 from firearrow.client.handling.consuming import (
     Accepted,
@@ -52,16 +53,18 @@ class Room:
             handler, concurrent_verdict, self.stats, self.time, threads=self.threads, hooks=hooks
         )
         self.service = ConcurrentService(
-            calls=self.calls,
-            threads=self.threads,
-            at_a_time=at_a_time,
-            batch_size=batch_size,
+            Handlers(
+                calls=self.calls,
+                threads=self.threads,
+                at_a_time=at_a_time,
+                batch_size=batch_size,
+                later=self.time.later,
+            ),
             offsets=self.offsets,
             send_back=None if broadcasting else self.back,
             queues=lambda: [self.process_queue],
             every=self.time.every,
             timeout_s=900,
-            later=self.time.later,
         )
 
     async def pulled(self, *offsets: int, **properties: str) -> list[ReceivedMessage]:

@@ -8,6 +8,7 @@ from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.errors import BrokerError, RequestTimeout, RocketMQError
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
+from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, concurrent_verdict
 from firearrow.client.handling.listeners import Handler, HandlerThreads
 from firearrow.client.message import MessageQueue, Property
@@ -236,9 +237,11 @@ class ServiceBench:
         self.process_queue = ProcessQueue(self.time)
         threads = HandlerThreads("test", 2)
         self.service = PopService(
-            calls=calls_of(handler, concurrent_verdict, self.stats, self.time, threads=threads),
-            threads=threads, acks=self.acks, at_a_time=2, batch_size=batch_size, max_reconsume_times=most,
-            dead_letter=self._dead_letter, clock_ms=lambda: wall_ms, later=self.time.later,
+            Handlers(
+                calls=calls_of(handler, concurrent_verdict, self.stats, self.time, threads=threads),
+                threads=threads, at_a_time=2, batch_size=batch_size, later=self.time.later,
+            ),
+            acks=self.acks, max_reconsume_times=most, dead_letter=self._dead_letter, clock_ms=lambda: wall_ms,
         )  # type: ignore[arg-type]  # fmt: skip
 
     async def _dead_letter(self, message: ReceivedMessage) -> bool:

@@ -59,7 +59,7 @@ async def settled(pulling: PullConsumer, queues: int) -> None:
 async def wait_until_committed(pulling: PullConsumer, queue: MessageQueue, offset: int) -> None:
     async with asyncio.timeout(10):
         while await pulling.committed(queue) != offset:
-            pulling._running()[0].offsets.remove(queue)  # or it would be read from memory for ever
+            pulling._running().offsets.remove(queue)  # or it would be read from memory for ever
             await asyncio.sleep(0.01)
 
 

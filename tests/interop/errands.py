@@ -17,9 +17,9 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.interop.contents import read
 from tests.process import Connection
+from tests.process.pops import records
 from tests.process.requests import pull, send_ext
 from tests.process.stored import whole
-from tests.process.test_pop import records
 from tests.process.test_requests import item
 from tests.process.test_send_back import back, place
 from tests.process.test_timers import recall, timed

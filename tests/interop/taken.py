@@ -8,8 +8,8 @@ from firearrow._native.wire.command import RemotingCommand
 from tests.interop.errands import NEAR_S, Errand, Later, ok, put
 from tests.interop.peers import BROKER
 from tests.process import Connection
+from tests.process.pops import ack_ext, pop, records
 from tests.process.requests import topic_ext
-from tests.process.test_pop import ack_ext, pop, records
 
 HIDDEN_S = 3600
 

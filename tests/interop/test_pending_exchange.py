@@ -12,7 +12,7 @@ from tests.interop.peers import MARKS_AT_ONCE, Apache, FireArrow, address
 from tests.interop.test_store_exchange import SIZES, Open
 from tests.interop.workshop import java_class_path, need
 from tests.process import Connection
-from tests.process.test_pop import ack, bodies, pop, records
+from tests.process.pops import ack, bodies, pop, records
 from tests.process.test_send_back import back, place
 
 pytestmark = pytest.mark.interop

@@ -21,8 +21,8 @@ from tests.crash.revived import Revived
 from tests.life.test_pop_revive import REVIVE, Reviving
 from tests.life.test_timer_recovery import lose_from
 from tests.life.transacting import HALF, ROUND_MS, Transacting
-from tests.process.test_pop import GROUP as GROUP_OF_POPS
-from tests.process.test_pop import ack_ext, pop_ext, records
+from tests.process.pops import GROUP as GROUP_OF_POPS
+from tests.process.pops import ack_ext, pop_ext, records
 from tests.store.stores import open_store, put
 
 

@@ -122,7 +122,7 @@ CLIENT_ROOMS: dict[str, set[str]] = {
 }
 TAKES_AWAY = {"sending/republisher.py", "tracing/consume_tracing.py", "tracing/produce_tracing.py"}
 """Who needs a Producer of its own."""
-CLIENT_NATIVE = ("wire.", "store.record", "store.received", "store.hash")
+CLIENT_NATIVE = ("wire.", "protocol.", "store.record", "store.received", "store.hash")
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,12 @@ def test_spark_imports_follow_the_table(path: Path) -> None:
 
 def test_native_rooms_know_their_own_room_only() -> None:
     """And what is below them."""
-    below = {"path": ("wire", "store"), "bulk": ("store",)}
+    below = {
+        "wire": ("base",),
+        "store": ("base",),
+        "path": ("base", "wire", "store"),
+        "bulk": ("base", "store"),
+    }
     for path in sources("*.pyx", "*.pxd"):
         room = path.relative_to(ROOT / "_native").parts[0]
         for match in re.finditer(r"^\s*(?:from|import)\s+(firearrow[\w.]*)", path.read_text("utf-8"), re.M):
@@ -200,7 +205,12 @@ def test_native_rooms_know_their_own_room_only() -> None:
             assert wanted == room or wanted in below.get(room, ()), f"{path}: {match.group(0)}"
 
 
-NATIVE_PYTHON = {"files": ("files", "bulk", "store"), "audit": ("audit", "files", "bulk", "store")}
+NATIVE_PYTHON: dict[str, tuple[str, ...]] = {
+    "base": (),
+    "protocol": ("protocol", "wire"),
+    "files": ("files", "bulk", "store"),
+    "audit": ("audit", "files", "bulk", "store"),
+}
 
 
 @pytest.mark.parametrize("room", NATIVE_PYTHON)

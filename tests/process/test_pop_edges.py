@@ -11,9 +11,20 @@ import pytest
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.process import Broker, Connection
+from tests.process.pops import (
+    GROUP,
+    QUICK,
+    ack,
+    ack_ext,
+    bodies,
+    pop,
+    pop_ext,
+    quick_broker,
+    records,
+    until_popped,
+)
 from tests.process.requests import send, send_ext
 from tests.process.stored import whole
-from tests.process.test_pop import GROUP, QUICK, ack, ack_ext, bodies, pop, pop_ext, records, until_popped
 
 FAR_MS = str(1 << 60)
 _numbers = itertools.count(1)
@@ -24,10 +35,8 @@ ORDERED = {"order": "true", "queueId": "0"}
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One for all that need no other: each test pops from a topic of its own."""
     store = tmp_path_factory.mktemp("pop") / "store"
-    with Broker(store, *QUICK, "--set", "enablePropertyFilter=true") as broker:
+    with quick_broker(store, "--set", "enablePropertyFilter=true") as broker:
         yield broker
-        assert broker.stop() == 0
-        assert "Traceback" not in broker.log.read_text()
 
 
 @pytest.fixture

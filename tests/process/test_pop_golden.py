@@ -7,8 +7,8 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from tests.process import Broker, Connection
+from tests.process.pops import ack_ext, bodies, records, until_popped
 from tests.process.stored import whole
-from tests.process.test_pop import ack_ext, bodies, records, until_popped
 from tests.store.test_golden import Golden
 from tests.wire_golden.replay import AS_RECORDED
 

@@ -19,13 +19,13 @@ from firearrow.broker.life.timers.clockwork import Clockwork
 from firearrow.broker.life.timers.delivery import Delivery
 from firearrow.broker.life.timers.log import DELETE, ROLL, Unit
 from firearrow.broker.life.timers.metrics import TimerMetrics
+from firearrow.broker.life.timers.slices import SliceLoop
 from firearrow.broker.messages import Property
 
 log = logging.getLogger("firearrow.timers")
 
 SLICE = 64
 WALK = 2000
-AGAIN_S = 0.5
 SLEEP_S_MAX = 1.0
 """A wall clock that is set forward is noticed by then."""
 
@@ -54,7 +54,7 @@ class Due:
         return self.position < 0 and self.read == len(self.deletes) and not self.others
 
 
-class Firing:
+class Firing(SliceLoop):
     """`delete_key(topic, unique_key)` is what a recall of that message carries; `flushed()` how far the commit log is
     on the disk; `queued()` the end of the timer's topic."""
 
@@ -71,7 +71,7 @@ class Firing:
         queued: Callable[[], int],
         changed: Callable[[], None],
     ) -> None:
-        self._loop = loop
+        super().__init__(loop, "timer messages cannot be delivered now")
         self._works = works
         self._delivery = delivery
         self._metrics = metrics
@@ -85,41 +85,22 @@ class Firing:
         self._due: Due | None = None
         self._ends: deque[tuple[int, int]] = deque()
         """Of slices that were delivered: end in the commit log, position of the unit that follows."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._busy = False
-        self._running = False
-        self._failing = False
         self.total = 0
 
     def start(self) -> None:
-        self._running = True
         self._awaited = self._queued()
-        self.run()
-
-    def stop(self) -> None:
-        self._running = False
-        self._disarm()
+        super().start()
 
     def wake(self) -> None:
         """Messages were taken, maybe laid into a slot before that for which we sleep."""
         if self._due is None:
             self.run()
 
-    def run(self) -> None:
-        """One slice of what is due; sleep until the next slot is."""
-        self._disarm()
-        if self._busy or not self._running:
-            return
-        try:
-            self._due = self._due or self._next()
-            if self._due is not None:
-                self._go_on(self._due)
-            self._failing = False
-        except (OSError, PutRefused) as error:
-            if not self._failing:
-                log.warning("timer messages cannot be delivered now: %s", error)
-            self._failing = True
-            self._arm(AGAIN_S)
+    def _slice(self) -> None:
+        """Of what is due; sleep until the next slot is."""
+        self._due = self._due or self._next()
+        if self._due is not None:
+            self._go_on(self._due)
 
     @property
     def is_firing(self) -> bool:
@@ -210,10 +191,7 @@ class Firing:
             rolled |= bool(unit.magic & ROLL)
             done += 1
 
-        def stored(well: bool) -> None:
-            self._busy = False
-            if not well:
-                return self._arm(AGAIN_S)
+        def stored() -> None:
             self.total += done
             if rolled:
                 self._awaited = self._queued()
@@ -225,9 +203,8 @@ class Firing:
             self._arm(0)
 
         if last is None:
-            return stored(True)
-        self._busy = True
-        self._delivery.appender.follow(last.end, stored)
+            return stored()
+        self._when_stored(self._delivery.appender, last.end, stored)
 
     def _put(self, due: Due, unit: Unit, record: Record) -> Placed | None:
         """None if it was recalled, or is passed over."""
@@ -276,12 +253,3 @@ class Firing:
         self._due = None
         self._ends.clear()
         self._changed()
-
-    def _arm(self, seconds: float) -> None:
-        if self._running and self._timer is None:
-            self._timer = self._loop.call_later(seconds, self.run)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -19,6 +19,7 @@ from firearrow.broker.life.timers.log import DEFAULT, DELETE, ROLL, UNIT, Unit
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.rules import whole
+from firearrow.broker.life.timers.slices import SliceLoop
 from firearrow.broker.life.timers.wheel import BLANK_SLOTS, ROUND, Slot
 from firearrow.broker.messages import Property
 from firearrow.broker.tables import names
@@ -26,7 +27,6 @@ from firearrow.broker.tables import names
 log = logging.getLogger("firearrow.timers")
 
 SLICE = 64
-AGAIN_S = 0.5
 
 
 class Taken(NamedTuple):
@@ -37,7 +37,7 @@ class Taken(NamedTuple):
     out_ms: int
 
 
-class Intake:
+class Intake(SliceLoop):
     """`moved()` is called when messages were taken, `changed()` when files have changed."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Intake:
         moved: Callable[[], None],
         changed: Callable[[], None],
     ) -> None:
-        self._loop = loop
+        super().__init__(loop, "timer messages cannot be taken up now")
         self._store = store
         self._works = works
         self._delivery = delivery
@@ -60,36 +60,13 @@ class Intake:
         self._roll_slots = roll_slots if 2 <= roll_slots <= ROUND - BLANK_SLOTS else ROUND - BLANK_SLOTS
         self._moved = moved
         self._changed = changed
-        self._timer: asyncio.TimerHandle | None = None
-        self._busy = False
-        self._running = False
-        self._failing = False
         self.linked: set[int] = set()
         """Physical offsets of messages that lie in the log already (recovery)."""
         self.total = 0
 
-    def start(self) -> None:
-        self._running = True
-        self.run()
-
-    def stop(self) -> None:
-        self._running = False
-        self._disarm()
-
-    def run(self) -> None:
-        """Take a slice; go on with the next one later in the loop."""
-        self._disarm()
-        if self._busy or not self._running:
-            return
-        try:
-            self._works.heed_clock()
-            self._take()
-            self._failing = False
-        except (OSError, PutRefused) as error:
-            if not self._failing:
-                log.warning("timer messages cannot be taken up now: %s", error)
-            self._failing = True
-            self._arm(AGAIN_S)
+    def _slice(self) -> None:
+        self._works.heed_clock()
+        self._take()
 
     def retake(self, waits: Callable[[Record], bool]) -> int:
         """Lay all of the queue that waits, as `waits` says, at once; how many. What is due already comes with the slot
@@ -189,16 +166,12 @@ class Intake:
         if last is None:
             return self._went_on(offset, taken[:done])
 
-        def stored(well: bool) -> None:
-            self._busy = False
-            if not well:
-                return self._arm(AGAIN_S)
+        def stored() -> None:
             self.total += done
             self._mark(taken[done - 1].entry)
             self._went_on(offset, taken[:done])
 
-        self._busy = True
-        self._delivery.appender.follow(last.end, stored)
+        self._when_stored(self._delivery.appender, last.end, stored)
 
     def _mark(self, entry: QueueEntry) -> None:
         """Say in the log that the queue was taken up to here; the slot is one that nobody fires or fills."""
@@ -220,15 +193,6 @@ class Intake:
         self._changed()
         self._arm(0)
         self._moved()
-
-    def _arm(self, seconds: float) -> None:
-        if self._running and self._timer is None:
-            self._timer = self._loop.call_later(seconds, self.run)
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 def slot_ms(out_ms: int, write_ms: int, roll_slots: int, step_ms: int) -> int:

@@ -1,11 +1,14 @@
 """Queues shared among clients: each queue once, evenly, and as Apache's clients would share them themselves."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from firearrow._native.protocol.queue_allocation import averagely, by_circle
 from firearrow.broker.fastjson import MessageQueue
-from firearrow.broker.tables.allocation import STRATEGIES, averagely, by_circle, for_pop
+from firearrow.broker.tables.allocation import STRATEGIES, for_pop
 
 
 def queues(count: int, *brokers: str) -> list[MessageQueue]:
@@ -16,7 +19,7 @@ def clients(count: int) -> list[str]:
     return [f"c{n:02}" for n in range(count)]
 
 
-def ids(found: list[MessageQueue]) -> list[int]:
+def ids(found: Sequence[MessageQueue]) -> list[int]:
     return [queue.queue_id for queue in found]
 
 

@@ -1,47 +1,48 @@
-# Big-endian numbers at a pointer. Callers have checked the bounds.
+# Big-endian numbers at a pointer: on the wire and in files. Callers have checked the bounds; nothing here does.
+# Defined inline in the header so that every module compiles its own copy.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from *:
     """
-    #define fa_store_swap16(x) __builtin_bswap16(x)
-    #define fa_store_swap32(x) __builtin_bswap32(x)
-    #define fa_store_swap64(x) __builtin_bswap64(x)
+    #define fa_swap16(x) __builtin_bswap16(x)
+    #define fa_swap32(x) __builtin_bswap32(x)
+    #define fa_swap64(x) __builtin_bswap64(x)
     """
-    uint16_t fa_store_swap16(uint16_t) noexcept nogil
-    uint32_t fa_store_swap32(uint32_t) noexcept nogil
-    uint64_t fa_store_swap64(uint64_t) noexcept nogil
+    uint16_t fa_swap16(uint16_t) noexcept nogil
+    uint32_t fa_swap32(uint32_t) noexcept nogil
+    uint64_t fa_swap64(uint64_t) noexcept nogil
 
 
 cdef inline int16_t get_i16(const uint8_t *at) noexcept nogil:
     cdef uint16_t raw
     memcpy(&raw, at, 2)
-    return <int16_t> fa_store_swap16(raw)
+    return <int16_t> fa_swap16(raw)
 
 
 cdef inline int32_t get_i32(const uint8_t *at) noexcept nogil:
     cdef uint32_t raw
     memcpy(&raw, at, 4)
-    return <int32_t> fa_store_swap32(raw)
+    return <int32_t> fa_swap32(raw)
 
 
 cdef inline int64_t get_i64(const uint8_t *at) noexcept nogil:
     cdef uint64_t raw
     memcpy(&raw, at, 8)
-    return <int64_t> fa_store_swap64(raw)
+    return <int64_t> fa_swap64(raw)
 
 
 cdef inline void put_i16(uint8_t *at, int16_t value) noexcept nogil:
-    cdef uint16_t raw = fa_store_swap16(<uint16_t> value)
+    cdef uint16_t raw = fa_swap16(<uint16_t> value)
     memcpy(at, &raw, 2)
 
 
 cdef inline void put_i32(uint8_t *at, int32_t value) noexcept nogil:
-    cdef uint32_t raw = fa_store_swap32(<uint32_t> value)
+    cdef uint32_t raw = fa_swap32(<uint32_t> value)
     memcpy(at, &raw, 4)
 
 
 cdef inline void put_i64(uint8_t *at, int64_t value) noexcept nogil:
-    cdef uint64_t raw = fa_store_swap64(<uint64_t> value)
+    cdef uint64_t raw = fa_swap64(<uint64_t> value)
     memcpy(at, &raw, 8)

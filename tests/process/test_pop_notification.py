@@ -10,8 +10,8 @@ import pytest
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.process import Broker, Connection
+from tests.process.pops import GROUP, ack, bodies, pop, pop_ext, quick_broker, records, until_popped
 from tests.process.requests import send, topic_ext
-from tests.process.test_pop import GROUP, QUICK, ack, bodies, pop, pop_ext, records, until_popped
 
 _numbers = itertools.count(1)
 ANSWERED = "not set any response code"
@@ -23,10 +23,8 @@ ASKED = RequestCode.NOTIFICATION, RequestCode.POLLING_INFO, RequestCode.PEEK_MES
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One for all that need no other: each test looks at a topic of its own."""
-    with Broker(tmp_path_factory.mktemp("pop") / "store", *QUICK) as broker:
+    with quick_broker(tmp_path_factory.mktemp("pop") / "store") as broker:
         yield broker
-        assert broker.stop() == 0
-        assert "Traceback" not in broker.log.read_text()
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""SliceLoop: work in slices, one in each pass of the event loop, so that nothing else waits for long. Loop thread.
+
+A slice that fails is tried again after `AGAIN_S`; the first failure of several is logged.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from firearrow._native.store.store import PutRefused
+from firearrow.broker.life.appender import Appender
+
+log = logging.getLogger("firearrow.timers")
+
+AGAIN_S = 0.5
+
+
+class SliceLoop(ABC):
+    """`failed`: what is logged when a slice fails."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, failed: str) -> None:
+        self._loop = loop
+        self._failed = failed
+        self._timer: asyncio.TimerHandle | None = None
+        self._busy = False
+        self._running = False
+        self._failing = False
+
+    def start(self) -> None:
+        self._running = True
+        self.run()
+
+    def stop(self) -> None:
+        self._running = False
+        self._disarm()
+
+    def run(self) -> None:
+        """One slice now, unless messages of the last one are still being stored."""
+        self._disarm()
+        if self._busy or not self._running:
+            return
+        try:
+            self._slice()
+            self._failing = False
+        except (OSError, PutRefused) as error:
+            if not self._failing:
+                log.warning("%s: %s", self._failed, error)
+            self._failing = True
+            self._arm(AGAIN_S)
+
+    @abstractmethod
+    def _slice(self) -> None:
+        """Arms what comes next. OSError, PutRefused."""
+
+    def _when_stored(self, appender: Appender, end: int, done: Callable[[], None]) -> None:
+        """No slice until the log is stored up to `end`; then `done`, or the slice again if it could not be."""
+
+        def stored(well: bool) -> None:
+            self._busy = False
+            if well:
+                done()
+            else:
+                self._arm(AGAIN_S)
+
+        self._busy = True
+        appender.follow(end, stored)
+
+    def _arm(self, seconds: float) -> None:
+        if self._running and self._timer is None:
+            self._timer = self._loop.call_later(seconds, self.run)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,97 @@
+"""Service: the life of a producer or consumer by Java's ServiceState: made, started, running, closed. Loop thread."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Self
+
+from firearrow.client.errors import NotRunning
+from firearrow.client.hooks import RpcHook
+from firearrow.client.link.instance import Instance
+from firearrow.client.names import Namespace
+from firearrow.client.options import ClientOptions
+from firearrow.client.states import ServiceState, Startable
+
+
+class Service(Startable):
+    """Uses the Instance of its client id while it runs. It is started once, but a start that failed may be repeated.
+
+    `kind` names it in errors; `broadcasting` and `stream` are part of the client id.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        client: ClientOptions,
+        rpc_hooks: Sequence[RpcHook] = (),
+        *,
+        broadcasting: bool = False,
+        stream: bool = False,
+    ) -> None:
+        self.state = ServiceState.CREATE_JUST
+        self._kind = kind
+        self._client = client
+        self._namespace = Namespace(client.namespace)
+        self._rpc_hooks = tuple(rpc_hooks)
+        self._broadcasting = broadcasting
+        self._stream = stream
+        self._instance: Instance | None = None
+
+    async def start(self) -> Self:
+        """Join the group. A start that failed may be tried again. NotRunning, ConfigError, ClientError."""
+        startable = self.state in (ServiceState.CREATE_JUST, ServiceState.START_FAILED)
+        if not startable or self._instance is not None:
+            raise NotRunning(f"a {self._kind} that is {self.state.value} cannot be started")
+        self._prepare()
+        self.state = ServiceState.START_FAILED
+        instance = self._instance = await Instance.of(
+            self._client, broadcasting=self._broadcasting, stream=self._stream
+        )
+        instance.channels.hooks.extend(self._rpc_hooks)
+        try:
+            await self._begin(instance)
+            if self.state is ServiceState.SHUTDOWN_ALREADY:
+                raise NotRunning("closed while it was being started")
+        except BaseException:
+            if self._instance is None:  # closed meanwhile: end what was begun after that
+                await self._end(instance)
+            await self._leave()
+            raise
+        self.state = ServiceState.RUNNING
+        return self
+
+    async def close(self) -> None:
+        """Leave for good."""
+        self.state = ServiceState.SHUTDOWN_ALREADY
+        await self._leave()
+
+    @property
+    def instance(self) -> Instance:
+        if self._instance is None:
+            raise self._not_running()
+        return self._instance
+
+    def _not_running(self) -> NotRunning:
+        return NotRunning(f"the {self._kind} is {self.state.value}")
+
+    def _prepare(self) -> None:
+        """What comes before the first start and each repeated one. ConfigError: it stays as it was."""
+
+    @abstractmethod
+    async def _begin(self, instance: Instance) -> None:
+        """Join the instance and go to work. Errors: `_end` is called all the same."""
+
+    @abstractmethod
+    async def _end(self, instance: Instance) -> None:
+        """Stop what `_begin` began, as far as it came, and leave the group. May be called twice."""
+
+    async def _leave(self) -> None:
+        """Once for each start."""
+        instance, self._instance = self._instance, None
+        if instance is None:
+            return
+        try:
+            await self._end(instance)
+        finally:
+            for hook in self._rpc_hooks:
+                instance.channels.hooks.remove(hook)
+            await instance.leave()

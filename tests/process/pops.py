@@ -1,0 +1,81 @@
+"""POP by raw frames: what tests of it ask, and what they read from the answers."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from firearrow._native.store.record import Record, decode
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from tests.process import Broker, Connection
+
+GROUP = "CG"
+QUICK = "--set", "timerPrecisionMs=100", "--set", "reviveInterval=100", "--set", "brokerName=b"
+
+
+@contextmanager
+def quick_broker(store: Path, *settings: str) -> Iterator[Broker]:
+    """Revives within a moment. It must end well, and without a traceback in its log."""
+    with Broker(store, *QUICK, *settings) as broker:
+        yield broker
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.log.read_text()
+
+
+def pop_ext(topic: str, **more: str) -> dict[str, str]:
+    ext = {
+        "consumerGroup": GROUP, "topic": topic, "queueId": "-1", "maxMsgNums": "32", "invisibleTime": "60000",
+        "pollTime": "0", "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "expType": "TAG", "exp": "*",
+        "order": "false",
+    }  # fmt: skip
+    return ext | more
+
+
+def pop(connection: Connection, topic: str, **more: str) -> RemotingCommand:
+    return connection.ask(RequestCode.POP_MESSAGE, pop_ext(topic, **more))
+
+
+def records(answer: RemotingCommand) -> list[Record]:
+    found, at = [], 0
+    while at < len(answer.body):
+        size = int.from_bytes(answer.body[at : at + 4], "big")
+        found.append(decode(answer.body[at : at + size]))
+        at += size
+    return found
+
+
+def bodies(answer: RemotingCommand) -> list[bytes]:
+    return [record.body for record in records(answer)]
+
+
+def receipt(answer: RemotingCommand, record: Record) -> str:
+    """As the Java client makes it."""
+    if "POP_CK" in record.properties:
+        return record.properties["POP_CK"]
+    starts = {tuple(one.split()[:2]): one.split()[2] for one in answer.ext["startOffsetInfo"].split(";")}
+    start = starts["0", str(record.queue_id)]
+    words = [start, *(answer.ext[name] for name in ("popTime", "invisibleTime", "reviveQid")), "0", "b"]
+    return " ".join([*words, str(record.queue_id), str(record.queue_offset)])
+
+
+def ack_ext(answer: RemotingCommand, record: Record) -> dict[str, str]:
+    text = receipt(answer, record)
+    retried = text.split()[4] == "1"
+    topic = f"%RETRY%{GROUP}_{record.topic}" if retried else record.topic
+    return {
+        "consumerGroup": GROUP, "topic": topic, "queueId": str(record.queue_id),
+        "offset": str(record.queue_offset), "extraInfo": text,
+    }  # fmt: skip
+
+
+def ack(connection: Connection, answer: RemotingCommand, record: Record) -> RemotingCommand:
+    return connection.ask(RequestCode.ACK_MESSAGE, ack_ext(answer, record))
+
+
+def until_popped(connection: Connection, topic: str, within_s: float = 15, **more: str) -> RemotingCommand:
+    deadline = time.monotonic() + within_s
+    while (answer := pop(connection, topic, **more)).code != 0:
+        assert time.monotonic() < deadline, answer.remark
+        time.sleep(0.05)
+    return answer
