@@ -9,7 +9,7 @@ import textwrap
 from enum import Enum
 from pathlib import Path
 
-from bench import compare, results
+from bench import report, results
 from firearrow.broker.options import Options, options_by_key, text_of
 from firearrow.client.options import (
     ClientOptions,
@@ -29,6 +29,14 @@ OURS = {
     "maxReplyBytesWaiting",
     "com.rocketmq.remoting.frameMaxLength",
 }
+FIGURES = (
+    "send 64 x 1, 128 B",
+    "send 8 x 32, 128 B",
+    "SYNC_FLUSH 64 x 1, 128 B",
+    "pull 32 x 1 KiB, contiguous",
+    "end to end flat out, 128 B",
+)
+"""The rows of README, of those in BENCHMARKS.md."""
 COMPUTED = {"brokerName": "the host's name", "storePathRootDir": "~/firearrow/store"}
 
 
@@ -84,16 +92,8 @@ def _shown(default: object) -> str:
 
 
 def figures_table() -> str:
-    """Each row of `python -m bench.compare` from the last whole run that had Apache's broker beside ours in it."""
-    newest = results.newest_figures(results.read())
-    lines = ["| messages/s | FireArrow | Apache 5.5.0 | ratio |", "|---|---|---|---|"]
-    for row in compare.rows():
-        for apache in (name for name in row.work if name.startswith("apache") and (row.name, name) in newest):
-            run, figures = newest[row.name, apache]
-            [mine] = (told.figures[row.ours]["rate"] for told in run.rows if told.row == row.name)
-            theirs = figures["rate"]
-            lines.append(f"| {row.name} | {mine:,.6g} | {theirs:,.6g} | **{mine / theirs:.3g}** |")
-    return "\n".join(lines)
+    """`FIGURES` from the newest full run that had Apache's broker in it."""
+    return report.apache_table(results.read(), FIGURES)
 
 
 def section(text: str, name: str) -> str:
@@ -112,8 +112,7 @@ def with_section(text: str, name: str, content: str) -> str:
 
 
 if __name__ == "__main__":
-    text = with_section(README.read_text("utf-8"), "options", options_table())
-    README.write_text(with_section(text, "figures", figures_table()), "utf-8")
+    README.write_text(with_section(README.read_text("utf-8"), "figures", figures_table()), "utf-8")
     CLIENT.write_text(
         with_section(CLIENT.read_text("utf-8"), "client options", client_options_table()), "utf-8"
     )

@@ -1,16 +1,36 @@
 """README says the truth: its tables are made from options and results (`python -m tests.meta.readme` writes them)."""
 
+import re
 from pathlib import Path
 
-from tests.meta.readme import CLIENT, README, client_options_table, figures_table, options_table, section
+from tests.meta.readme import CLIENT, FIGURES, README, client_options_table, figures_table, section
 
-
-def test_the_option_table_is_that_of_the_options() -> None:
-    assert section(Path(README).read_text("utf-8"), "options") == options_table()
+README_WORDS_MAX = 1_200
 
 
 def test_the_figures_are_those_of_the_last_comparison() -> None:
-    assert section(Path(README).read_text("utf-8"), "figures") == figures_table()
+    table = figures_table()
+    assert section(Path(README).read_text("utf-8"), "figures") == table
+    assert all(f"| {name} | " in table for name in FIGURES)
+
+
+def test_readme_is_short() -> None:
+    assert len(README.read_text("utf-8").split()) <= README_WORDS_MAX
+
+
+def test_links_lead_to_files_and_headings() -> None:
+    """Of every document at the top, of bench/LIMITS.md, and the headings that they name."""
+    for page in (*README.parent.glob("*.md"), README.parent / "bench" / "LIMITS.md"):
+        for target, heading in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text("utf-8")):
+            file = page.parent / target if target else page
+            assert file.exists(), f"{page.name}: {target}"
+            assert not heading or heading in anchors(file), f"{page.name}: {target}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_client_option_table_is_that_of_the_options() -> None:
