@@ -1,6 +1,7 @@
 """README's Java and Go examples compile and run as printed, except for the name server's port."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.interop
 COMPILE_S = 240
 RUN_S = 60
 """Seconds. A consumer's first rebalance can take 20 s."""
+LOGGING = re.compile(r"[\d:,]+ \|-(INFO|WARN) in org.apache.rocketmq.logging")
+"""What Apache's logging prints about its own configuration."""
 
 
 def compile_java(source: str, folder: Path) -> list[str]:

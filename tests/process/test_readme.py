@@ -51,7 +51,8 @@ SUBCOMMANDS = {
 
 
 def help_of(*words: str) -> str:
-    command = [sys.executable, "-m", "firearrow.broker.cli", *words, "--help"]
+    program = "from firearrow.broker.cli import main; main()"
+    command = [sys.executable, "-c", program, *words, "--help"]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
@@ -62,10 +63,8 @@ def test_the_commands_are_those_of_the_program() -> None:
 
 @pytest.mark.parametrize("command", SUBCOMMANDS)
 def test_subcommands_are_named(command: str) -> None:
-    text, [line] = (
-        help_of(command),
-        re.findall(rf"^firearrow {command} +(.*)$", README.read_text("utf-8"), re.M),
-    )
+    listed = help_of(command)
+    [line] = re.findall(rf"^firearrow {command} +(.*)$", README.read_text("utf-8"), re.M)
     for name in SUBCOMMANDS[command]:
-        assert re.search(rf"^  {name} ", text, re.M), name
+        assert re.search(rf"^  {name} ", listed, re.M), name
         assert name in line
