@@ -196,13 +196,13 @@ def verdict(profile: Profile) -> str:
     rest_us = profile.cpu_us * kernel
     first = profile.top[0][0].partition(": ")[2] if profile.top else parts[0][0]
     limit = (
-        "the kernel is the limit: fewer or cheaper system calls alone would help"
+        "the kernel is the limit, so only fewer or cheaper system calls help"
         if kernel >= 0.6
-        else "what runs above the kernel is the limit still"
+        else "the work above the kernel is still the limit"
     )
     return (
-        f"{profile.cpu_us:.2f} us a message: {where}; first {first}. Next limit: {limit}; with all else free it "
-        f"would be {rest_us:.2f} us."
+        f"{profile.cpu_us:.2f} us per message: {where}; top symbol {first}. Next limit: {limit}; "
+        f"if all else were free, it would be {rest_us:.2f} us."
     )
 
 

@@ -3,22 +3,22 @@
 import re
 from pathlib import Path
 
-from bench import compare, results
+from bench import report, results
 
 README = Path(__file__).resolve().parents[2] / "README.md"
+FIGURES = (
+    "send 64 x 1, 128 B",
+    "send 8 x 32, 128 B",
+    "SYNC_FLUSH 64 x 1, 128 B",
+    "pull 32 x 1 KiB, contiguous",
+    "end to end flat out, 128 B",
+)
+"""The rows of README, of those in BENCHMARKS.md."""
 
 
 def figures_table() -> str:
-    """Each row of `python -m bench.compare` from the last whole run that had Apache's broker beside ours in it."""
-    newest = results.newest_figures(results.read())
-    lines = ["| messages/s | FireArrow | Apache 5.5.0 | ratio |", "|---|---|---|---|"]
-    for row in compare.rows():
-        for apache in (name for name in row.work if name.startswith("apache") and (row.name, name) in newest):
-            run, figures = newest[row.name, apache]
-            [mine] = (told.figures[row.ours]["rate"] for told in run.rows if told.row == row.name)
-            theirs = figures["rate"]
-            lines.append(f"| {row.name} | {mine:,.6g} | {theirs:,.6g} | **{mine / theirs:.3g}** |")
-    return "\n".join(lines)
+    """`FIGURES` from the newest full run that had Apache's broker in it."""
+    return report.apache_table(results.read(), FIGURES)
 
 
 def section(text: str, name: str) -> str:

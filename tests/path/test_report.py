@@ -49,7 +49,7 @@ def test_goals_are_reached_or_not_or_not_measured(file: Path) -> None:
     assert "| not measured |" in of_apache
     assert "| 50 | 50 | reached |" in memory
     assert "| 6.5 | 6.5 | **not reached**, nor by the floor |" in cpu
-    assert "1 of the others the floor does not reach, either." in report.page(results.read(file))
+    assert "1 of the others are not reached by the floor either." in report.page(results.read(file))
 
 
 def test_a_goal_that_only_the_floor_reaches_is_not_reached(file: Path) -> None:
@@ -88,7 +88,7 @@ def test_the_last_ten_runs_are_told(file: Path) -> None:
 def test_a_part_of_a_run_is_no_figure(file: Path) -> None:
     record(file, part=0.1, firearrow=100_000, floor=110_000)
     assert all("not measured" in line for line in goal_lines(file))
-    assert "No whole run" in report.page(results.read(file))
+    assert "No full run" in report.page(results.read(file))
 
 
 def test_early_runs_are_drawn(file: Path) -> None:
@@ -134,8 +134,8 @@ def test_a_profile_has_shares_by_group_module_and_symbol(file: Path) -> None:
     assert any("Sender_take" in name for name, _ in made.top)
     results.append("profile", path=file, profile=asdict(made))
     page = report.page(results.read(file))
-    assert "5.00 us a message: kernel 40%" in page
-    assert "with all else free it would be 2.00 us" in page
+    assert "5.00 us per message: kernel 40%" in page
+    assert "if all else were free, it would be 2.00 us" in page
 
 
 def test_the_newest_run_in_spark_is_told_and_is_no_comparison(file: Path) -> None:
@@ -150,7 +150,7 @@ def test_the_newest_run_in_spark_is_told_and_is_no_comparison(file: Path) -> Non
     assert "| export, job | 2.0 | 1,200,000 | 1,300,000 | 1.5 |" in page
     assert "| export, job / export, df.write | ≥ 4 | 4.5 | 3.0 |" in page
     assert "9.0" not in page
-    assert "No whole run of the comparison" in page
+    assert "No full run of the comparison" in page
 
 
 @pytest.mark.parametrize("perf", [True, False])
@@ -167,7 +167,7 @@ def test_a_row_is_profiled(
     assert made.groups["kernel"] > 0
     assert made.samples >= profile.TICKS_MIN
     assert bool(made.top) == perf
-    assert capsys.readouterr().out.startswith(f"{made.row}: {made.cpu_us:.2f} us a message: ")
+    assert capsys.readouterr().out.startswith(f"{made.row}: {made.cpu_us:.2f} us per message: ")
 
 
 def test_a_profile_of_nothing_is_an_error() -> None:
