@@ -16,7 +16,7 @@ from firearrow._native.path.holds import Holds
 from firearrow._native.path.lane import Lane
 from firearrow._native.path.news import News
 from firearrow._native.path.turn import Turn
-from firearrow._native.store.store import memory_bytes
+from firearrow._native.store.reading import memory_bytes
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
@@ -325,8 +325,8 @@ class App:
     def _set_limits(self, options: Options) -> None:
         self._holds.most = options.held_pulls_max
         self._store.max_message_bytes = options.max_message_bytes
-        self._store.in_memory_bytes = memory_bytes(options.in_memory_percent)
-        self._store.set_limits(
+        self._store.reader.set_limits(
+            in_memory_bytes=memory_bytes(options.in_memory_percent),
             bytes_in_memory=options.bytes_in_memory,
             count_in_memory=options.count_in_memory,
             bytes_on_disk=options.bytes_on_disk,

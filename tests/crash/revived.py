@@ -149,11 +149,14 @@ class Revived:
     def records(self, topic: str) -> list[Record]:
         """Of all queues."""
         found = []
-        for name, queue_id in self.store.queues():
+        for name, queue_id in self.store.reader.queues():
             if name == topic:
-                low, high = self.store.min_offset(topic, queue_id), self.store.max_offset(topic, queue_id)
-                for entry in self.store.entries(topic, queue_id, low, high - low):
-                    record = self.store.record_at(entry.physical_offset)
+                low, high = (
+                    self.store.reader.min_offset(topic, queue_id),
+                    self.store.reader.max_offset(topic, queue_id),
+                )
+                for entry in self.store.reader.entries(topic, queue_id, low, high - low):
+                    record = self.store.reader.record_at(entry.physical_offset)
                     if record is not None:
                         found.append(decode(record))
         return found

@@ -10,6 +10,7 @@ from firearrow._native.path.lane import Front
 from firearrow._native.path.news import News
 from firearrow._native.path.send import Sender
 from firearrow._native.path.turn import Turn
+from firearrow._native.store.store import InnerMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.uniqueid import UniqueIds
@@ -122,9 +123,9 @@ class Room:
 
     def park(self, line: Line, command: RemotingCommand) -> None:
         placed = self.store.put(
-            "T", 0, b"slow", b"", flag=0, sys_flag=0, born_timestamp=0, born_host=HOST, store_host=HOST,
+            InnerMessage("T", 0, b"slow", b"", born_timestamp=0, born_host=HOST, store_host=HOST),
             now_ms=self.clock.now_ms(),
-        )  # fmt: skip
+        )
         peer: Peer = line  # type: ignore[assignment]
         self.turn.park(placed.end, ("T", 0), peer, command.answer(ResponseCode.SUCCESS))
 
