@@ -89,7 +89,7 @@ class Broker:
         clock = StillClock()
         self.held = holds = Holds(Loop(), clock, FRAMES)  # type: ignore[arg-type]
         self.turn = Turn(
-            Loop(), self.store, clock, sync_flush=False, sync_timeout_ms=5000, news=News(holds),
+            Loop(), self.store, clock, sync_timeout_ms=5000, news=News(holds),
             sync_soon=self.sync, full=str, journal=self.journal,
         )  # fmt: skip
         sender = Sender(gate, self.store, self.turn, self, clock, UniqueIds(HOST[:-4], 1, b"salt"), HOST)

@@ -158,7 +158,6 @@ class App:
             self._server.plans,
             self._store,
             self._clock,
-            sync_flush=options.sync_flush,
             sync_timeout_ms=options.sync_flush_timeout_ms,
             news=self._news,
             sync_soon=self._flusher.soon,

@@ -88,7 +88,7 @@ class Revived:
         )
         news = News()
         self._turn = turn = Turn(
-            self._plain, self.store, self.clock, sync_flush=options.sync_flush, sync_timeout_ms=5000,
+            self._plain, self.store, self.clock, sync_timeout_ms=5000,
             news=news, sync_soon=self._sync_soon, full=str, journal=journal,
         )  # fmt: skip
         stats = Stats(options.cluster_name, self.clock.now_ms())

@@ -91,7 +91,7 @@ class Room:
         news = News()
         news.listen(self._news, crowd=("all",))
         self.turn = Turn(
-            self.loop, self.store, self.clock, sync_flush=False, sync_timeout_ms=5000, news=news,
+            self.loop, self.store, self.clock, sync_timeout_ms=5000, news=news,
             sync_soon=lambda: None, full=str, journal=self.journal,
         )  # fmt: skip
         self.appender = Appender(

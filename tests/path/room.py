@@ -110,7 +110,7 @@ class Room:
         news = News()
         news.listen(self.news.append, crowd=("all",))
         self.turn = Turn(
-            self.loop, self.store, self.clock, sync_flush=sync_flush, sync_timeout_ms=1000, news=news,
+            self.loop, self.store, self.clock, sync_timeout_ms=1000, news=news,
             sync_soon=self._sync_soon, full=str, journal=Journal(folder / "journal", self.store.run, 0),
         )  # fmt: skip
         self.gate = Gate()
