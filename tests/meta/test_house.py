@@ -122,7 +122,7 @@ CLIENT_ROOMS: dict[str, set[str]] = {
 }
 TAKES_AWAY = {"sending/republisher.py", "tracing/consume_tracing.py", "tracing/produce_tracing.py"}
 """Who needs a Producer of its own."""
-CLIENT_NATIVE = ("wire.", "store.record", "store.received", "store.hash")
+CLIENT_NATIVE = ("wire.", "store.record", "store.received", "store.hash", "store.commitlog")
 
 
 @pytest.mark.parametrize(
