@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from bench.programs import CACHE, NATIVE, ROOT
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.reading import StoreReader
 
 SOURCE = NATIVE / "loops.pyx"
 DIRECTIVES = ("-X", "boundscheck=False", "-X", "cdivision=True", "-X", "initializedcheck=False")
@@ -31,7 +31,7 @@ class Loops(Protocol):
     def check(self, record: bytes, times: int) -> int: ...
     def key_hashes(self, topic: bytes, properties: bytes, times: int) -> list[int]: ...
     def crc(self, body: bytes, way: int, times: int) -> int: ...
-    def Parts(self, store: MessageStore, topic: str, queue_id: int) -> StoreParts: ...
+    def Parts(self, reader: StoreReader, topic: str, queue_id: int) -> StoreParts: ...
 
 
 def loops() -> Loops:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 BODY_BYTES = 1024
@@ -40,14 +40,22 @@ def put(store: MessageStore, number: int, queues: int, body: bytes) -> None:
     name = number % queues
     properties = b"UNIQ_KEY\x017F0000010000%020d\x02TAGS\x01red\x02" % number
     store.put(
-        f"Topic{name // 8}", name % 8, body, properties, flag=0, sys_flag=0, born_timestamp=START_MS + number,
-        born_host=HOST, store_host=HOST, now_ms=START_MS + number,
-    )  # fmt: skip
+        InnerMessage(
+            f"Topic{name // 8}",
+            name % 8,
+            body,
+            properties,
+            born_timestamp=START_MS + number,
+            born_host=HOST,
+            store_host=HOST,
+        ),
+        now_ms=START_MS + number,
+    )
 
 
 def fill(root: Path, count: int, queues: int, segment_bytes: int, *, killed: bool = False) -> int:
     """Put so many messages; where the log ends. `killed`: it is left as it is, checkpointed near its beginning."""
-    store = MessageStore.open(root, segment_bytes=segment_bytes)
+    store = MessageStore.open(root, StoreConfig(segment_bytes=segment_bytes))
     body = os.urandom(BODY_BYTES)
     for number in range(count):
         put(store, number, queues, body)
@@ -77,9 +85,9 @@ def stretch(root: Path, written: int, size: int, segment_bytes: int) -> None:
 
 def opened(root: Path, segment_bytes: int, *, killed: bool) -> Opened:
     wall, cpu = time.perf_counter(), time.process_time()
-    store = MessageStore.open(root, segment_bytes=segment_bytes)
+    store = MessageStore.open(root, StoreConfig(segment_bytes=segment_bytes))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    found = Opened(wall, cpu, store.written if killed else 0, store.written, len(store.queues()))
+    found = Opened(wall, cpu, store.written if killed else 0, store.written, len(store.reader.queues()))
     if store.findings:
         raise RuntimeError(f"this store is not damaged, but: {store.findings[0]}")
     store.abandon() if killed else store.close()

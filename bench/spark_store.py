@@ -6,7 +6,7 @@ Made by the native store, in batches. Four properties a message, as Apache's cli
 import random
 from pathlib import Path
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore
 
 TOPICS = tuple(f"orders-{number}" for number in range(4))
 QUEUES = 4
@@ -45,9 +45,17 @@ def make(folder: Path, log_bytes: int, body_bytes: int = BODY_BYTES) -> int:
                     numbers = range(number, number + BATCH)
                     items = b"".join(item(each, body(dice, body_bytes)) for each in numbers)
                     store.put_batch(
-                        topic, queue_id, items, sys_flag=0, born_timestamp=now_ms, born_host=HOST, store_host=HOST,
+                        InnerMessage(
+                            topic,
+                            queue_id,
+                            items,
+                            b"",
+                            born_timestamp=now_ms,
+                            born_host=HOST,
+                            store_host=HOST,
+                        ),
                         now_ms=now_ms + 1,
-                    )  # fmt: skip
+                    )
                     number, now_ms = number + BATCH, now_ms + 10
             store.write()
     return number

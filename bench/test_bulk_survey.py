@@ -17,7 +17,7 @@ from firearrow._native.bulk.keycheck import check_chains
 from firearrow._native.bulk.queuecheck import count_entries
 from firearrow._native.bulk.spans import End
 from firearrow._native.bulk.survey import Survey
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 from firearrow.spark_tools.offline.config import group_offsets
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
@@ -46,17 +46,27 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     body = bytes(range(256)) * 4
     with MessageStore.open(
         root,
-        segment_bytes=SEGMENT_BYTES,
-        queue_file_bytes=6_000_000,
-        index_slots=SLOTS,
-        index_entries=4 * SLOTS,
+        StoreConfig(
+            segment_bytes=SEGMENT_BYTES,
+            queue_file_bytes=6_000_000,
+            index_slots=SLOTS,
+            index_entries=4 * SLOTS,
+        ),
     ) as store:
         for number in range(MESSAGES):
             properties = f"UNIQ_KEY\x01{number:032X}\x02KEYS\x01key-{number}\x02TAGS\x01tag-{number % 5}\x02"
             store.put(
-                f"topic-{number % 4}", number // 4 % 4, body, properties.encode(), flag=0, sys_flag=0, born_host=HOST,
-                store_host=HOST, born_timestamp=1_700_000_000_000 + number, now_ms=1_700_000_000_000 + number,
-            )  # fmt: skip
+                InnerMessage(
+                    f"topic-{number % 4}",
+                    number // 4 % 4,
+                    body,
+                    properties.encode(),
+                    born_host=HOST,
+                    store_host=HOST,
+                    born_timestamp=1_700_000_000_000 + number,
+                ),
+                now_ms=1_700_000_000_000 + number,
+            )
             if number % TURN == TURN - 1:
                 store.write()
         store.write()

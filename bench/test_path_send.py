@@ -17,7 +17,7 @@ from firearrow._native.path.news import News
 from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
 from firearrow._native.path.turn import Turn
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.uniqueid import UniqueIds
@@ -81,7 +81,7 @@ class Broker:
 
     def __init__(self, folder: Path) -> None:
         self.store = MessageStore.open(
-            folder, segment_bytes=1 << 28, index_slots=1 << 20, index_entries=1 << 24
+            folder, StoreConfig(segment_bytes=1 << 28, index_slots=1 << 20, index_entries=1 << 24)
         )
         self.journal = Journal(folder / "journal", self.store.run, 0)
         gate = Gate()
@@ -89,7 +89,7 @@ class Broker:
         clock = StillClock()
         self.held = holds = Holds(Loop(), clock, FRAMES)  # type: ignore[arg-type]
         self.turn = Turn(
-            Loop(), self.store, clock, sync_flush=False, sync_timeout_ms=5000, news=News(holds),
+            Loop(), self.store, clock, sync_timeout_ms=5000, news=News(holds),
             sync_soon=self.sync, full=str, journal=self.journal,
         )  # fmt: skip
         sender = Sender(gate, self.store, self.turn, self, clock, UniqueIds(HOST[:-4], 1, b"salt"), HOST)
@@ -129,14 +129,14 @@ def test_sends(benchmark: BenchmarkFixture, broker: Broker, body_bytes: int) -> 
     data = b"".join(send_frame(n % 4, bytes(body_bytes), n) for n in range(FRAMES))
     benchmark(broker.say, data)
     assert broker.line.wire.sent > 0
-    assert sum(broker.store.max_offset(TOPIC, queue) for queue in range(4)) % FRAMES == 0
+    assert sum(broker.store.reader.max_offset(TOPIC, queue) for queue in range(4)) % FRAMES == 0
 
 
 def test_batches(benchmark: BenchmarkFixture, broker: Broker) -> None:
     """Two requests of 32 messages."""
     data = b"".join(batch_frame(0, bytes(128), n) for n in range(2))
     benchmark(broker.say, data)
-    assert broker.store.max_offset(TOPIC, 0) % (2 * BATCH) == 0
+    assert broker.store.reader.max_offset(TOPIC, 0) % (2 * BATCH) == 0
 
 
 def test_pulls(benchmark: BenchmarkFixture, broker: Broker) -> None:
@@ -166,7 +166,7 @@ def test_wake_ups(benchmark: BenchmarkFixture, broker: Broker) -> None:
     broker.say(data)
 
     def asked() -> tuple[tuple[bytes], dict[str, object]]:
-        ends = (broker.store.max_offset(TOPIC, queue_id) for queue_id in range(4))
+        ends = (broker.store.reader.max_offset(TOPIC, queue_id) for queue_id in range(4))
         return (b"".join(waiting_frame(queue_id, end) for queue_id, end in enumerate(ends)),), {}
 
     def run(pulls: bytes) -> None:

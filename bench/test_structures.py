@@ -11,7 +11,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from bench.frames import BATCH, TOPIC, properties, send_frame
 from bench.loops import Loops, StoreParts, loops
 from firearrow._native.store.hash import CRC_WAYS, java_hash
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 from firearrow._native.wire.command import RemotingCommand
 
 TIMES = 1000
@@ -28,7 +28,9 @@ def native() -> Loops:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MessageStore]:
     """4096 messages of 1 KiB in queue 0, each with one of four tags."""
-    made = MessageStore.open(tmp_path, segment_bytes=1 << 28, index_slots=1 << 20, index_entries=1 << 22)
+    made = MessageStore.open(
+        tmp_path, StoreConfig(segment_bytes=1 << 28, index_slots=1 << 20, index_entries=1 << 22)
+    )
     for n in range(4096):
         own = f"UNIQ_KEY\x01{n:032X}\x02TAGS\x01tag{n % 4}\x02".encode()
         made.put(
@@ -43,7 +45,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 @pytest.fixture
 def parts(native: Loops, store: MessageStore) -> StoreParts:
-    return native.Parts(store, TOPIC, 0)
+    return native.Parts(store.reader, TOPIC, 0)
 
 
 def counted(benchmark: BenchmarkFixture, operations: int = TIMES) -> None:
@@ -120,7 +122,7 @@ def test_queue_put(benchmark: BenchmarkFixture, parts: StoreParts) -> None:
 def test_queue_slice(benchmark: BenchmarkFixture, parts: StoreParts, store: MessageStore) -> None:
     """The look-up of 32 entries and a look at each."""
     counted(benchmark)
-    size = len(store.get(TOPIC, 0, 0, 1).body)
+    size = len(store.reader.get(TOPIC, 0, 0, 1).body)
     assert benchmark(parts.slice, TIMES) == TIMES * BATCH * size
 
 
@@ -139,7 +141,7 @@ def test_tag_filter(benchmark: BenchmarkFixture, parts: StoreParts) -> None:
 def test_pull_assemble(benchmark: BenchmarkFixture, parts: StoreParts, store: MessageStore) -> None:
     """32 records of 1 KiB picked and copied."""
     counted(benchmark)
-    size = len(store.get(TOPIC, 0, 0, 1).body)
+    size = len(store.reader.get(TOPIC, 0, 0, 1).body)
     assert benchmark(parts.pull, [], TIMES, True) == (BATCH, BATCH * size)
 
 
@@ -151,13 +153,7 @@ def test_batch_items(benchmark: BenchmarkFixture, store: MessageStore) -> None:
 
     def put() -> int:
         placed = store.put_batch(
-            TOPIC,
-            1,
-            items,
-            sys_flag=0,
-            born_timestamp=1,
-            born_host=HOST,
-            store_host=HOST,
+            InnerMessage(TOPIC, 1, items, b"", born_timestamp=1, born_host=HOST, store_host=HOST),
             now_ms=1_700_000_000_000,
         )
         store.write()
@@ -165,4 +161,4 @@ def test_batch_items(benchmark: BenchmarkFixture, store: MessageStore) -> None:
 
     placed = benchmark.pedantic(put, rounds=200, warmup_rounds=2)  # type: ignore[no-untyped-call]
     assert placed == store.written
-    assert store.max_offset(TOPIC, 1) % BATCH == 0
+    assert store.reader.max_offset(TOPIC, 1) % BATCH == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 from firearrow.broker.upkeep.backup import Wanted, backup
 from firearrow.broker.upkeep.verify import Checks, verify
 
@@ -25,17 +25,25 @@ TURN = 500
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four segments, 4 topics of 4 queues, each message with a unique key, a key and a tag."""
     folder = tmp_path_factory.mktemp("upkeep") / "store"
-    sizes = {"segment_bytes": SEGMENT_BYTES, "index_slots": SLOTS, "index_entries": 4 * SLOTS}
+    sizes = StoreConfig(segment_bytes=SEGMENT_BYTES, index_slots=SLOTS, index_entries=4 * SLOTS)
     body = bytes(range(256)) * 4
-    with MessageStore.open(folder, **sizes) as store:
+    with MessageStore.open(folder, sizes) as store:
         for number in range(MESSAGES):
             own = (
                 f"UNIQ_KEY\x01{number:032X}\x02KEYS\x01key-{number}\x02TAGS\x01tag-{number % 5}\x02".encode()
             )
             store.put(
-                f"topic-{number % 4}", number // 4 % 4, body, own, flag=0, sys_flag=0, born_host=HOST, store_host=HOST,
-                born_timestamp=1_700_000_000_000 + number, now_ms=1_700_000_000_000 + number,
-            )  # fmt: skip
+                InnerMessage(
+                    f"topic-{number % 4}",
+                    number // 4 % 4,
+                    body,
+                    own,
+                    born_host=HOST,
+                    store_host=HOST,
+                    born_timestamp=1_700_000_000_000 + number,
+                ),
+                now_ms=1_700_000_000_000 + number,
+            )
             if number % TURN == TURN - 1:
                 store.write()
         store.write()

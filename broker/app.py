@@ -16,7 +16,7 @@ from firearrow._native.path.holds import Holds
 from firearrow._native.path.lane import Lane
 from firearrow._native.path.news import News
 from firearrow._native.path.turn import Turn
-from firearrow._native.store.store import memory_bytes
+from firearrow._native.store.reading import memory_bytes
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
@@ -158,7 +158,6 @@ class App:
             self._server.plans,
             self._store,
             self._clock,
-            sync_flush=options.sync_flush,
             sync_timeout_ms=options.sync_flush_timeout_ms,
             news=self._news,
             sync_soon=self._flusher.soon,
@@ -326,8 +325,8 @@ class App:
         self._holds.most = options.held_pulls_max
         self._turn.set_sync_timeout(options.sync_flush_timeout_ms)
         self._store.max_message_bytes = options.max_message_bytes
-        self._store.in_memory_bytes = memory_bytes(options.in_memory_percent)
-        self._store.set_limits(
+        self._store.reader.set_limits(
+            in_memory_bytes=memory_bytes(options.in_memory_percent),
             bytes_in_memory=options.bytes_in_memory,
             count_in_memory=options.count_in_memory,
             bytes_on_disk=options.bytes_on_disk,

@@ -133,7 +133,7 @@ class Living:
 
     def _bound_offsets(self) -> None:
         """A power cut took messages back that had been consumed."""
-        taken_back = self._offsets.bound(self._store.max_offset)
+        taken_back = self._offsets.bound(self._store.reader.max_offset)
         if taken_back:
             log.warning(
                 "%d offsets of consumers stood behind the end of their queue: taken back to it", taken_back

@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from firearrow._native.store.store import MessageStore, StoreError
+from firearrow._native.store.store import MessageStore, StoreConfig, StoreError
 from firearrow.broker.errors import StartError
 from firearrow.broker.options import Options
 
@@ -14,17 +14,19 @@ def open_store(options: Options) -> MessageStore:
     try:
         return MessageStore.open(
             options.store_root,
-            commitlog_path=options.commitlog_path or None,
-            segment_bytes=options.segment_bytes,
-            queue_file_bytes=options.queue_file_bytes,
-            index_enabled=options.index_enabled,
-            index_slots=options.index_slots,
-            index_entries=options.index_entries,
-            max_message_bytes=options.max_message_bytes,
-            check_crc=options.check_crc,
-            sync_flush=options.sync_flush,
-            delay_levels_ms=options.delay_levels_ms,
-            lmq=options.multi_dispatch,
+            StoreConfig(
+                commitlog_path=options.commitlog_path or None,
+                segment_bytes=options.segment_bytes,
+                queue_file_bytes=options.queue_file_bytes,
+                index_enabled=options.index_enabled,
+                index_slots=options.index_slots,
+                index_entries=options.index_entries,
+                max_message_bytes=options.max_message_bytes,
+                check_crc=options.check_crc,
+                sync_flush=options.sync_flush,
+                delay_levels_ms=options.delay_levels_ms,
+                lmq=options.multi_dispatch,
+            ),
             progress=lambda text: print(f"firearrow: {text}", file=sys.stderr, flush=True),
         )
     except StoreError as error:
@@ -42,7 +44,7 @@ def unusable(root: str, error: OSError) -> StartError:
 
 def tell_strays(store: MessageStore) -> None:
     """Queue entries that readers met and that led to no good record: each is said once."""
-    for line in store.take_strays():
+    for line in store.reader.take_strays():
         log.error("%s", line)
 
 

@@ -171,7 +171,7 @@ cdef class Puller:
         """Whether there is something; an answer that only moves the consumer on is not mine."""
         try:
             pick(
-                self.store.log, queue, &self.store.limits, queue_offset, min(max(wanted, <int64_t> 1), <int64_t> PICKED_MAX),
+                self.store.log, queue, &self.store.reader.limits, queue_offset, min(max(wanted, <int64_t> 1), <int64_t> PICKED_MAX),
                 BYTES_MAX, plan.codes, plan.codes_count, None, None, &self.scan,
             )
         except OSError:

@@ -37,7 +37,6 @@ class Turn:
         store: MessageStore,
         clock: Clock,
         *,
-        sync_flush: bool,
         sync_timeout_ms: int,
         news: News,
         sync_soon: Callable[[], None],

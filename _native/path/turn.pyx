@@ -15,13 +15,13 @@ STEADY_MS = 1000
 
 cdef class Turn:
     def __init__(
-        self, plans, MessageStore store not None, Clock clock not None, *, bint sync_flush, int64_t sync_timeout_ms,
-        News news not None, sync_soon, full, journal,
+        self, plans, MessageStore store not None, Clock clock not None, *, int64_t sync_timeout_ms, News news not None,
+        sync_soon, full, journal,
     ):
         self.plans = plans
         self.store = store
         self.clock = clock
-        self.sync_flush = sync_flush
+        self.sync_flush = store.sync_flush
         self.sync_timeout_ms = sync_timeout_ms
         self.news = news
         self.sync_soon = sync_soon

@@ -1,8 +1,9 @@
-# StoreReading: the reading half of MessageStore. It looks at log, queues and index, which the store owns, opens and closes,
-# and shows what lies below `confirmed` only. Pointers into the mapped log die within a call.
+# StoreReader: what an open store answers. MessageStore owns it, and opens and closes log, queues and index, which the reader
+# only looks at; it shows what is below `confirmed`. Pointers into the mapped log are valid within one call.
 #
-# Thread: the appender's.
+# Thread: the appender's, but for `take_strays`, which any thread may call.
 
+cimport cython
 from libc.stdint cimport int64_t
 
 from firearrow._native.store.commitlog cimport CommitLog
@@ -11,11 +12,12 @@ from firearrow._native.store.dispatch cimport Dispatch
 from firearrow._native.store.fetch cimport Limits
 from firearrow._native.store.keyindex cimport KeyIndex
 
-cdef class StoreReading:
+@cython.final
+cdef class StoreReader:
     cdef CommitLog log
     cdef Dispatch dispatch
-    cdef KeyIndex index
+    cdef KeyIndex index                   # None where messages are not indexed
     cdef Limits limits
-    cdef readonly int64_t confirmed
+    cdef readonly int64_t confirmed       # the log's offset up to which readers see records; only MessageStore moves it
 
     cdef ConsumeQueue queue(self, str topic, int64_t queue_id)

@@ -1,24 +1,32 @@
 from collections.abc import Callable
+from typing import final
 
 from firearrow._native.store.fetch import Got
 from firearrow._native.store.places import QueueEntry
 
-class StoreReading:
-    """What an open store answers; the reading half of MessageStore, never made alone."""
+def memory_bytes(percent: int = 40) -> int:
+    """That share of the machine's memory."""
+
+@final
+class StoreReader:
+    """What an open store answers. `store.reader`, made by MessageStore only; the appender's thread."""
 
     @property
-    def confirmed(self) -> int: ...
-    in_memory_bytes: int
+    def confirmed(self) -> int:
+        """The log's offset up to which records are visible here."""
     def set_limits(
         self,
         *,
+        in_memory_bytes: int,
         bytes_in_memory: int,
         count_in_memory: int,
         bytes_on_disk: int,
         count_on_disk: int,
         filter_bytes: int,
     ) -> None:
-        """What one `get` may give and examine (Apache's maxTransfer… and maxFilterMessageSize)."""
+        """What one `get` may return and examine (Apache's maxTransfer… and maxFilterMessageSize). A record within
+        `in_memory_bytes` of the log's end counts as being in memory."""
+    def queues(self) -> list[tuple[str, int]]: ...
     def get(
         self,
         topic: str,
@@ -49,5 +57,5 @@ class StoreReading:
     def take_strays(self) -> list[str]:
         """Queue entries that led to no good record, met since the last call: a line each. Any thread."""
     def is_near_end(self, physical_offset: int) -> bool:
-        """Within 40 % of memory of the log's end."""
+        """Within `in_memory_bytes` of the log's end."""
     def earliest_store_time(self) -> int: ...

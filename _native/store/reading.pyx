@@ -1,9 +1,16 @@
-"""StoreReading: what an open store answers (see reading.pxd). Writes nothing."""
+"""StoreReader: what an open store answers (see reading.pxd). Writes nothing."""
 
+import os
+
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from firearrow._native.store.commitlog cimport CommitLog
+from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.dispatch cimport Dispatch
 from firearrow._native.store.fetch cimport fetch
 from firearrow._native.store.hash cimport index_hash
+from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.record cimport RECORD_OK, RecordView
 
 from firearrow._native.store.hash import java_hash
@@ -12,29 +19,35 @@ from firearrow._native.store.places import QueueEntry
 QUEUE_ID_MAX = 65535
 
 
-cdef class StoreReading:
-    # ---- limits, set by the broker's options ----
+def memory_bytes(int percent=40):
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * percent // 100
 
-    @property
-    def in_memory_bytes(self):
-        return self.limits.in_memory_bytes
 
-    @in_memory_bytes.setter
-    def in_memory_bytes(self, int64_t value):
-        self.limits.in_memory_bytes = value
+@cython.final
+cdef class StoreReader:
+    def __init__(self, CommitLog log not None, Dispatch dispatch not None, KeyIndex index):
+        self.log, self.dispatch, self.index = log, dispatch, index
+        self.set_limits(
+            in_memory_bytes=memory_bytes(), bytes_in_memory=262144, count_in_memory=32, bytes_on_disk=65536, count_on_disk=8,
+            filter_bytes=16000,
+        )
 
-    def set_limits(self, *, int64_t bytes_in_memory, int64_t count_in_memory, int64_t bytes_on_disk, int64_t count_on_disk, int64_t filter_bytes):
-        """What one `get` may give and examine."""
+    def set_limits(
+        self, *, int64_t in_memory_bytes, int64_t bytes_in_memory, int64_t count_in_memory, int64_t bytes_on_disk,
+        int64_t count_on_disk, int64_t filter_bytes,
+    ):
+        self.limits.in_memory_bytes = in_memory_bytes
         self.limits.bytes_in_memory, self.limits.count_in_memory = bytes_in_memory, count_in_memory
         self.limits.bytes_on_disk, self.limits.count_on_disk = bytes_on_disk, count_on_disk
         self.limits.filter_bytes = filter_bytes
-
-    # ---- reading ----
 
     cdef ConsumeQueue queue(self, str topic, int64_t queue_id):
         if not 0 <= queue_id <= QUEUE_ID_MAX:
             return None
         return self.dispatch.queue_of(topic.encode("utf-8", "replace"), <int32_t> queue_id, False)
+
+    def queues(self):
+        return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
 
     def get(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t max_count, int64_t max_bytes=134217728, tags=None, accept=None):
         return fetch(self.log, self.queue(topic, queue_id), &self.limits, queue_offset, max_count, max_bytes, tags, accept)

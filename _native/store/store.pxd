@@ -1,17 +1,26 @@
-# MessageStore: the one face of an open store folder. It owns log, queues, index, checkpoint and lock, and the order of
-# things: stage → one write → entries and keys → (confirm) → readers.
+# MessageStore: an open store folder. It owns log, queues, index, checkpoint and lock, its reader and its cleaner, and the
+# order of things: stage → one write → entries and keys → (confirm) → readers.
 #
 # Thread: the appender's, but for `sync`, `flush_queues` and `prepare`, which one other thread may call.
 
 from libc.stdint cimport int64_t
 
-from firearrow._native.store.cleaning cimport StoreCleaning
+from firearrow._native.store.cleaning cimport StoreCleaner
+from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.dispatch cimport Dispatch
+from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.reading cimport StoreReader
 from firearrow._native.store.record cimport Message, Properties
 
-cdef class MessageStore(StoreCleaning):
+cdef class MessageStore:
     cdef readonly str root
+    cdef readonly StoreReader reader
+    cdef readonly StoreCleaner cleaner
     cdef readonly tuple findings          # what the open found damaged and did about it, a line each
+    cdef CommitLog log
+    cdef Dispatch dispatch
+    cdef KeyIndex index                   # None where messages are not indexed
     cdef object folder, checkpoint, lock
     cdef bint sync_flush, broken, closed, unsettled
     cdef public str full                   # how full the disk is, while it is too full to take anything; else None

@@ -1,81 +1,84 @@
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
 
-from firearrow._native.store.cleaning import StoreCleaning
+from firearrow._native.store.cleaning import StoreCleaner
 from firearrow._native.store.faults import StoreDamaged as StoreDamaged
 from firearrow._native.store.faults import StoreError as StoreError
 from firearrow._native.store.faults import StoreForeign as StoreForeign
 from firearrow._native.store.faults import StoreLocked as StoreLocked
 from firearrow._native.store.fetch import GetStatus as GetStatus
 from firearrow._native.store.fetch import Got as Got
+from firearrow._native.store.mappings import Mappings
 from firearrow._native.store.places import Placed as Placed
 from firearrow._native.store.places import PutRefused as PutRefused
 from firearrow._native.store.places import PutStatus as PutStatus
 from firearrow._native.store.places import QueueEntry as QueueEntry
+from firearrow._native.store.reading import StoreReader
 
-def memory_bytes(percent: int = 40) -> int:
-    """So much of the machine's memory."""
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """How a store is opened (Apache: MessageStoreConfig). Sizes of files must be those of the files already there."""
 
-class MessageStore(StoreCleaning):
+    commitlog_path: str | None = None
+    """The log's folder; None: `commitlog` in the store's."""
+    segment_bytes: int = 1 << 30
+    queue_file_bytes: int = 6_000_000
+    index_enabled: bool = True
+    index_slots: int = 5_000_000
+    index_entries: int = 20_000_000
+    max_message_bytes: int = 4 << 20
+    check_crc: bool = True
+    """Whether recovery checks the bodies' CRC."""
+    sync_flush: bool = False
+    """Readers see a message only after `confirm`."""
+    delay_levels_ms: Sequence[int] = ...
+    lmq: bool = False
+    """Messages may name light queues (%LMQ%…) that get an entry, too."""
+
+@dataclass(slots=True)
+class InnerMessage:
+    """A message, or a batch of them, as it goes into the store (Apache: MessageExtBrokerInner).
+
+    Hosts are 4 or 16 address bytes + i32 port; the store sets the IPv6 bits of `sys_flag`. tagsCode and keys are read
+    from `properties`. Of a batch, `body` has all items, with properties and flags of their own (wire-protocol §3.4).
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_offset: int = 0
+
+class MessageStore:
     """One open store folder. One thread calls everything but `sync`; readers see entries below `confirmed` only."""
 
+    reader: StoreReader
+    cleaner: StoreCleaner
     @staticmethod
     def open(
         root: str | PathLike[str],
+        config: StoreConfig = ...,
         *,
-        commitlog_path: str | None = None,
-        segment_bytes: int = 1 << 30,
-        queue_file_bytes: int = 6_000_000,
-        index_enabled: bool = True,
-        index_slots: int = 5_000_000,
-        index_entries: int = 20_000_000,
-        max_message_bytes: int = 4 << 20,
-        check_crc: bool = True,
-        sync_flush: bool = False,
-        delay_levels_ms: Sequence[int] = ...,
-        lmq: bool = False,
-        in_memory_bytes: int | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> MessageStore:
-        """Lock the folder, recover it (cut the torn tail, rebuild what is behind), write `abort`.
+        """Lock the folder, recover it (cut the torn tail, rebuild queues and index), write `abort`.
 
         Raises StoreLocked (another broker has it), StoreForeign (no store of ours or Apache's, or other file sizes),
         StoreDamaged (damage that recovery may not cut), OSError (disk full, no permission).
         """
     # --- appending (one thread) ---
-    def put(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes,
-        properties: bytes,
-        *,
-        flag: int,
-        sys_flag: int,
-        born_timestamp: int,
-        born_host: bytes,
-        store_host: bytes,
-        reconsume_times: int = 0,
-        prepared_offset: int = 0,
-        now_ms: int,
-    ) -> Placed:
-        """Stage one message. Hosts are 4 or 16 address bytes + i32 port; the IPv6 bits of sys_flag are set here;
-        tagsCode and keys are read from `properties`. Raises PutRefused."""
-    def put_batch(
-        self,
-        topic: str,
-        queue_id: int,
-        items: bytes,
-        *,
-        sys_flag: int,
-        born_timestamp: int,
-        born_host: bytes,
-        store_host: bytes,
-        reconsume_times: int = 0,
-        now_ms: int,
-    ) -> Placed:
-        """Stage every item of a batch body (wire-protocol §3.4), all or none, in one segment. Raises PutRefused."""
+    def put(self, given: InnerMessage, *, now_ms: int) -> Placed:
+        """Stage one message. PutRefused."""
+    def put_batch(self, given: InnerMessage, *, now_ms: int) -> Placed:
+        """Stage every item of a batch's body, all or none, in one segment. PutRefused."""
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Where the next message that is put will stand in the queue; -1 if there is no such queue yet."""
     @property
@@ -108,8 +111,8 @@ class MessageStore(StoreCleaning):
     @property
     def min_physical(self) -> int: ...
     @property
-    def flushed_queues(self) -> int:
-        """The log's offset up to which queues and index were on the disk when the checkpoint was written."""
+    def mappings(self) -> Mappings:
+        """Of the queues' files."""
     @property
     def run(self) -> str:
         """Name of this run; the same after a kill, another one after a clean stop or when Apache's broker was here."""

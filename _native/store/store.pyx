@@ -1,14 +1,15 @@
-"""MessageStore: the one face of an open store folder (see store.pxd). Knows no socket, no asyncio, no clock."""
+"""MessageStore: an open store folder (see store.pxd). Knows no socket, no asyncio, no clock."""
 
 import errno
 import os
 import threading
-from enum import IntEnum
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.store.cleaning cimport StoreCleaning
+from firearrow._native.store.cleaning cimport StoreCleaner
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.dispatch cimport Dispatch
@@ -18,6 +19,7 @@ from firearrow._native.store.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6,
     SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
 )
+from firearrow._native.store.reading cimport StoreReader
 from firearrow._native.store.record cimport Message, Properties, Text, encode_record, record_bytes, scan_properties
 
 from firearrow._native.store import pagecache
@@ -36,8 +38,8 @@ from firearrow._native.store.places import Placed, PutRefused, PutStatus, QueueE
 from firearrow._native.store.recover import recover
 
 __all__ = [
-    "GetStatus", "Got", "MessageStore", "Placed", "PutRefused", "PutStatus", "QueueEntry", "StoreDamaged", "StoreError",
-    "StoreForeign", "StoreLocked",
+    "GetStatus", "Got", "InnerMessage", "MessageStore", "Placed", "PutRefused", "PutStatus", "QueueEntry", "StoreConfig",
+    "StoreDamaged", "StoreError", "StoreForeign", "StoreLocked",
 ]
 
 QUEUE_ID_MAX = 65535
@@ -48,8 +50,34 @@ DELAY_LEVELS_MS = tuple(
 )
 
 
-def memory_bytes(int percent=40):
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * percent // 100
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    commitlog_path: str | None = None
+    segment_bytes: int = 1 << 30
+    queue_file_bytes: int = 6_000_000
+    index_enabled: bool = True
+    index_slots: int = 5_000_000
+    index_entries: int = 20_000_000
+    max_message_bytes: int = 4 << 20
+    check_crc: bool = True
+    sync_flush: bool = False
+    delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS
+    lmq: bool = False
+
+
+@dataclass(slots=True)
+class InnerMessage:
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes
+    born_timestamp: int
+    born_host: bytes
+    store_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_offset: int = 0
 
 
 cdef inline Text text_of(bytes data):
@@ -60,34 +88,22 @@ cdef int illegal(str field) except -1:
     raise PutRefused(PutStatus.MESSAGE_ILLEGAL, field)
 
 
-cdef class MessageStore(StoreCleaning):
+cdef class MessageStore:
     # ---- opening and closing ----
 
     @staticmethod
-    def open(
-        root, *, commitlog_path=None, segment_bytes=1 << 30, queue_file_bytes=6_000_000, index_enabled=True,
-        index_slots=5_000_000, index_entries=20_000_000, max_message_bytes=4 << 20, check_crc=True, sync_flush=False,
-        delay_levels_ms=DELAY_LEVELS_MS, lmq=False, in_memory_bytes=None, progress=None,
-    ):
+    def open(root, config=StoreConfig(), *, progress=None):
         cdef MessageStore store = MessageStore.__new__(MessageStore)
         store.root = os.path.abspath(os.fspath(root))
         store.folder = StoreFolder(store.root)
         try:
             mending = Mending(store.root)
-            store.load(
-                mending,
-                commitlog_path or store.folder.path("commitlog"), segment_bytes, queue_file_bytes, index_enabled, index_slots,
-                index_entries, delay_levels_ms, lmq,
-            )
-            store.max_message_bytes = max_message_bytes
-            store.sync_flush = sync_flush
+            store.load(mending, config)
+            store.max_message_bytes = config.max_message_bytes
+            store.sync_flush = config.sync_flush
             store.lock = threading.Lock()
-            store.in_memory_bytes = memory_bytes() if in_memory_bytes is None else in_memory_bytes
-            store.limits.bytes_in_memory, store.limits.count_in_memory = 262144, 32
-            store.limits.bytes_on_disk, store.limits.count_on_disk = 65536, 8
-            store.limits.filter_bytes = 16000
-            store.recover(mending, check_crc, progress)
-            if sync_flush:
+            store.recover(mending, config.check_crc, progress)
+            if store.sync_flush:
                 store.settle()
             store.findings = tuple(mending.lines)
             store.folder.mark_running()
@@ -96,18 +112,23 @@ cdef class MessageStore(StoreCleaning):
             raise
         return store
 
-    def load(self, mending, log_folder, segment_bytes, queue_file_bytes, index_enabled, slots, entries, levels, lmq):
+    def load(self, mending, config):
+        log_folder = config.commitlog_path or self.folder.path("commitlog")
         if self.folder.was_killed:
             self.unsettled = True
             if pagecache.is_marked(self.root):
                 pagecache.forget(self.root, log_folder, mending)
             drop_half_made(self.folder.path("consumequeue"), self.folder.path("index"))
-        self.log = Log.open(log_folder, segment_bytes, mending, self.root)
-        if index_enabled:
-            self.index = Index.open(self.folder.path("index"), slots, entries, mending)
-        self.dispatch = Dispatch(self.folder.path("consumequeue"), queue_file_bytes, self.index, levels, lmq)
+        self.log = Log.open(log_folder, config.segment_bytes, mending, self.root)
+        if config.index_enabled:
+            self.index = Index.open(self.folder.path("index"), config.index_slots, config.index_entries, mending)
+        self.dispatch = Dispatch(
+            self.folder.path("consumequeue"), config.queue_file_bytes, self.index, config.delay_levels_ms, config.lmq
+        )
         self.dispatch.load(mending)
-        self.checkpoint = Checkpoint.load(self.folder.path("checkpoint"))
+        self.reader = StoreReader(self.log, self.dispatch, self.index)
+        self.cleaner = StoreCleaner(self.reader)
+        self.set_checkpoint(Checkpoint.load(self.folder.path("checkpoint")))
 
     def recover(self, mending, check_crc, progress):
         clean, path = not self.folder.was_killed, self.folder.path("checkpoint")
@@ -117,7 +138,7 @@ cdef class MessageStore(StoreCleaning):
             self.log, self.dispatch, self.checkpoint, mending, clean=clean, sealed=clean and seal is not None and seal.closed,
             unsure=lambda: Checkpoint().save(path, b"", closed=False), check_crc=check_crc, progress=progress,
         )
-        self.confirmed = end
+        self.reader.confirmed = end
         self.newest_ms = newest or self.checkpoint.physic_ms
 
     def close(self, bint clean=True):
@@ -159,37 +180,32 @@ cdef class MessageStore(StoreCleaning):
 
     # ---- appending ----
 
-    def put(
-        self, str topic not None, int64_t queue_id, bytes body not None, bytes properties not None, *, int32_t flag,
-        int32_t sys_flag, int64_t born_timestamp, bytes born_host not None, bytes store_host not None,
-        int32_t reconsume_times=0, int64_t prepared_offset=0, int64_t now_ms,
-    ):
+    def put(self, given not None, *, int64_t now_ms):
         cdef Message message
-        cdef bytes name = self.checked_topic(topic, queue_id)
+        cdef bytes name = self.checked_topic(given.topic, given.queue_id)
+        cdef bytes body = given.body, properties = given.properties, born_host = given.born_host, store_host = given.store_host
         cdef int64_t end
         if len(body) > self.max_message_bytes:
             illegal("body")
         if len(properties) > PROPERTIES_BYTES_MAX:
             raise PutRefused(PutStatus.PROPERTIES_SIZE_EXCEEDED, "properties")
-        fill(&message, name, queue_id, sys_flag, born_timestamp, born_host, store_host, reconsume_times, now_ms)
-        message.body, message.properties, message.flag = text_of(body), text_of(properties), flag
-        message.prepared_offset = prepared_offset
-        queue = self.dispatch.queue_of(name, <int32_t> queue_id, True) if is_queued(sys_flag) else None
+        fill(&message, name, given, born_host, store_host, now_ms)
+        message.body, message.properties, message.flag = text_of(body), text_of(properties), given.flag
+        message.prepared_offset = given.prepared_offset
+        queue = self.dispatch.queue_of(name, message.queue_id, True) if is_queued(message.sys_flag) else None
         self.check_fits(record_bytes(&message))
         end = self.stage(&message, NULL, queue)
         return Placed(message.physical_offset, message.queue_offset, end, (message.physical_offset,), now_ms)
 
-    def put_batch(
-        self, str topic not None, int64_t queue_id, bytes items not None, *, int32_t sys_flag, int64_t born_timestamp,
-        bytes born_host not None, bytes store_host not None, int32_t reconsume_times=0, int64_t now_ms,
-    ):
+    def put_batch(self, given not None, *, int64_t now_ms):
         cdef Message message
-        cdef bytes name = self.checked_topic(topic, queue_id)
+        cdef bytes name = self.checked_topic(given.topic, given.queue_id)
+        cdef bytes items = given.body, born_host = given.born_host, store_host = given.store_host
         cdef int64_t end = 0, first = -1, total = 0
-        if len(items) > self.max_message_bytes or sys_flag & SYS_TRANSACTION:
+        if len(items) > self.max_message_bytes or given.sys_flag & SYS_TRANSACTION:
             illegal("batch")
         parts = items_of(items)
-        fill(&message, name, queue_id, sys_flag, born_timestamp, born_host, store_host, reconsume_times, now_ms)
+        fill(&message, name, given, born_host, store_host, now_ms)
         message.prepared_offset = 0
         for flag, body, properties in parts:
             if self.dispatch.lmq and b"INNER_MULTI_QUEUE_OFFSET" in properties:
@@ -198,7 +214,7 @@ cdef class MessageStore(StoreCleaning):
             total += record_bytes(&message)
         self.check_fits(total)
         self.log.keep_together(total)
-        queue = self.dispatch.queue_of(name, <int32_t> queue_id, True)
+        queue = self.dispatch.queue_of(name, message.queue_id, True)
         mark = self.dispatch.staged_count, self.dispatch.hashes.count, self.log.staging_bytes
         places = []
         for flag, body, properties in parts:
@@ -236,7 +252,7 @@ cdef class MessageStore(StoreCleaning):
         return physical + size
 
     def next_offset(self, str topic not None, int64_t queue_id):
-        queue = self.queue(topic, queue_id)
+        queue = self.reader.queue(topic, queue_id)
         return -1 if queue is None else queue.next_entry
 
     @property
@@ -290,7 +306,7 @@ cdef class MessageStore(StoreCleaning):
             self.broken = True
             raise
         if not self.sync_flush:
-            self.confirmed = self.log.written
+            self.reader.confirmed = self.log.written
         return self.log.written
 
     def sync(self):
@@ -306,20 +322,25 @@ cdef class MessageStore(StoreCleaning):
             pagecache.mark(self.root)
 
     def confirm(self, int64_t physical_offset):
-        if physical_offset > self.confirmed:
-            self.confirmed = min(physical_offset, self.log.written)
-            self.dispatch.confirm(self.confirmed)
+        if physical_offset > self.reader.confirmed:
+            self.reader.confirmed = min(physical_offset, self.log.written)
+            self.dispatch.confirm(self.reader.confirmed)
 
     def flush_queues(self, bint seal=False):
         with self.lock:
             newest, written, queues = self.flush_all()
-            self.checkpoint = Checkpoint(
+            self.set_checkpoint(Checkpoint(
                 newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
                 max(written - 1, 0),
-            )
+            ))
             left = printed(self.dispatch, shape=seal)
             self.checkpoint.save(self.folder.path("checkpoint"), left, closed=seal and self.log.refused == 0)
         return queues
+
+    def set_checkpoint(self, checkpoint):
+        """The cleaner deletes nothing above the offset that the checkpoint confirms."""
+        self.checkpoint = checkpoint
+        self.cleaner.flushed_queues = checkpoint.confirm_offset
 
     def settle(self):
         if self.unsettled:
@@ -361,8 +382,8 @@ cdef class MessageStore(StoreCleaning):
         return self.log.min_offset
 
     @property
-    def flushed_queues(self):
-        return self.checkpoint.confirm_offset
+    def mappings(self):
+        return self.dispatch.mappings
 
     @property
     def run(self):
@@ -381,20 +402,17 @@ cdef bint is_queued(int32_t sys_flag):
     return sys_flag & SYS_TRANSACTION != SYS_PREPARED and sys_flag & SYS_TRANSACTION != SYS_ROLLBACK
 
 
-cdef int fill(
-    Message *message, bytes topic, int64_t queue_id, int32_t sys_flag, int64_t born_ms, bytes born_host, bytes store_host,
-    int32_t reconsume_times, int64_t now_ms,
-) except -1:
+cdef int fill(Message *message, bytes topic, given, bytes born_host, bytes store_host, int64_t now_ms) except -1:
     """What all records of a put share. Hosts of a wrong length are the caller's mistake."""
     if len(born_host) not in (8, 20) or len(store_host) not in (8, 20):
         raise ValueError("a host is 4 or 16 address bytes and 4 bytes of port")
     message.topic, message.born_host, message.store_host = text_of(topic), text_of(born_host), text_of(store_host)
-    message.queue_id = <int32_t> queue_id
-    message.sys_flag = sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6)
+    message.queue_id = given.queue_id
+    message.sys_flag = <int32_t> given.sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6)
     if len(born_host) == 20:
         message.sys_flag |= SYS_BORN_V6
     if len(store_host) == 20:
         message.sys_flag |= SYS_STORE_V6
-    message.born_time, message.store_time = born_ms, now_ms
-    message.reconsume_times = reconsume_times
+    message.born_time, message.store_time = given.born_timestamp, now_ms
+    message.reconsume_times = given.reconsume_times
     return 0

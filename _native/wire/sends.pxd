@@ -14,6 +14,9 @@ cdef struct Send:                 # what differs from frame to frame
     int64_t born_ms
     bint batch
 
+cdef class SendFields:            # of one message, the same in each frame that tries to send it; -1: no maximum
+    cdef public int32_t code, sys_flag, flag, reconsume_times, max_reconsume_times
+
 cdef class SendFrames:
     cdef bytes constant           # the fields that never change, JSON or binary form
     cdef readonly bint binary, unit_mode

@@ -4,6 +4,26 @@ from typing import final
 from firearrow._native.wire.calls import Calls
 
 @final
+class SendFields:
+    """What differs from message to message of a topic, and is the same in each frame that tries to send one."""
+
+    code: int
+    sys_flag: int
+    flag: int
+    reconsume_times: int
+    max_reconsume_times: int
+    def __init__(
+        self,
+        *,
+        code: int = 310,
+        sys_flag: int = 0,
+        flag: int = 0,
+        reconsume_times: int = 0,
+        max_reconsume_times: int = -1,
+    ) -> None:
+        """`max_reconsume_times` -1: the frame does not say it."""
+
+@final
 class SendFrames:
     """Frames of one group that send to one topic, field for field as Java's client writes them."""
 
@@ -24,14 +44,9 @@ class SendFrames:
         born_ms: int,
         properties: bytes,
         body: bytes,
+        fields: SendFields = ...,
         *,
         broker_name: str | None = None,
-        code: int = 310,
-        sys_flag: int = 0,
-        flag: int = 0,
-        batch: bool = False,
-        reconsume_times: int = 0,
-        max_reconsume_times: int = -1,
         oneway: bool = False,
     ) -> bytes:
         """One whole frame. ValueError: larger than a frame may be."""

@@ -7,7 +7,7 @@ from libc.string cimport memcpy, strlen
 
 from firearrow._native.base.endian cimport put_i32
 from firearrow._native.wire.calls cimport Calls
-from firearrow._native.wire.codes cimport FLAG_ONEWAY, PYTHON, SEND_MESSAGE_V2, SERIALIZER_ROCKETMQ, VERSION
+from firearrow._native.wire.codes cimport FLAG_ONEWAY, PYTHON, SEND_BATCH_MESSAGE, SEND_MESSAGE_V2, SERIALIZER_ROCKETMQ, VERSION
 from firearrow._native.wire.command cimport integer_of, text_of
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
@@ -20,6 +20,22 @@ cdef str DEFAULT_REGION = "DefaultRegion"
 
 
 # ---- requests --------------------------------------------------------------------------------------------------------
+
+@cython.final
+cdef class SendFields:
+    def __init__(
+        self, *, int32_t code=SEND_MESSAGE_V2, int32_t sys_flag=0, int32_t flag=0, int32_t reconsume_times=0,
+        int32_t max_reconsume_times=-1,
+    ):
+        self.code = code
+        self.sys_flag = sys_flag
+        self.flag = flag
+        self.reconsume_times = reconsume_times
+        self.max_reconsume_times = max_reconsume_times
+
+
+cdef SendFields PLAIN = SendFields()
+
 
 @cython.final
 cdef class SendFrames:
@@ -42,21 +58,20 @@ cdef class SendFrames:
         self.spare = Writer()
 
     def frame(
-        self, int32_t opaque, int32_t queue_id, int64_t born_ms, bytes properties not None, bytes body not None, *,
-        str broker_name=None, int32_t code=SEND_MESSAGE_V2, int32_t sys_flag=0, int32_t flag=0, bint batch=False,
-        int32_t reconsume_times=0, int32_t max_reconsume_times=-1, bint oneway=False,
+        self, int32_t opaque, int32_t queue_id, int64_t born_ms, bytes properties not None, bytes body not None,
+        SendFields fields not None=PLAIN, *, str broker_name=None, bint oneway=False,
     ):
         cdef Send send
         send.opaque = opaque
-        send.code = code
+        send.code = fields.code
         send.frame_flag = FLAG_ONEWAY if oneway else 0
         send.queue_id = queue_id
-        send.sys_flag = sys_flag
-        send.flag = flag
-        send.reconsume_times = reconsume_times
-        send.max_reconsume_times = max_reconsume_times
+        send.sys_flag = fields.sys_flag
+        send.flag = fields.flag
+        send.reconsume_times = fields.reconsume_times
+        send.max_reconsume_times = fields.max_reconsume_times
         send.born_ms = born_ms
-        send.batch = batch
+        send.batch = fields.code == SEND_BATCH_MESSAGE
         return self.frame_at(
             &send, broker_name, <const uint8_t *> PyBytes_AS_STRING(properties), len(properties), body
         )

@@ -15,7 +15,7 @@ from firearrow._native.store.fetch cimport Picked, Scan, copy_picked, pick
 from firearrow._native.store.hash cimport body_crc, body_crc_by
 from firearrow._native.store.keyhashes cimport KeyHashes, keys_of
 from firearrow._native.store.keyindex cimport KeyIndex
-from firearrow._native.store.reading cimport StoreReading
+from firearrow._native.store.reading cimport StoreReader
 from firearrow._native.store.record cimport (
     Message, Properties, RecordView, Text, check_record, encode_record, record_bytes, scan_properties,
 )
@@ -123,15 +123,15 @@ def crc(bytes body, int way, int64_t times):
 cdef class Parts:
     """Log, one queue and index of an open store."""
 
-    cdef StoreReading store
+    cdef StoreReader reader
     cdef CommitLog log
     cdef ConsumeQueue queue
     cdef KeyIndex index
 
-    def __init__(self, StoreReading store not None, str topic, int queue_id):
-        self.store = store
-        self.log, self.index = store.log, store.index
-        self.queue = store.queue(topic, queue_id)
+    def __init__(self, StoreReader reader not None, str topic, int queue_id):
+        self.reader = reader
+        self.log, self.index = reader.log, reader.index
+        self.queue = reader.queue(topic, queue_id)
         if self.queue is None:
             raise ValueError("the queue has no message yet")
 
@@ -191,7 +191,7 @@ cdef class Parts:
                 wanted[n] = codes[n]
             for n in range(times):
                 scan.picked = picked
-                pick(self.log, self.queue, &self.store.limits, 0, BATCH, BATCH * ROOM, wanted, min(len(codes), 8), None, None, &scan)
+                pick(self.log, self.queue, &self.reader.limits, 0, BATCH, BATCH * ROOM, wanted, min(len(codes), 8), None, None, &scan)
                 if copy:
                     copy_picked(&scan, room)
             return scan.count, scan.bytes

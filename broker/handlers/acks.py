@@ -59,7 +59,10 @@ class AcksHandler:
 
     def acknowledge(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         group, topic, queue_id, offset, receipt = self._fields(request, peer)
-        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        low, high = (
+            self._store.reader.min_offset(topic, queue_id),
+            self._store.reader.max_offset(topic, queue_id),
+        )
         if not low <= offset <= high:
             remark = f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             raise Refusal(ResponseCode.NO_MESSAGE, remark)
@@ -97,7 +100,11 @@ class AcksHandler:
         if not 0 <= invisible_ms <= longest:
             remark = f"invisibleTime must be 0 to {longest}, not {invisible_ms}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if not self._store.min_offset(topic, queue_id) <= offset < self._store.max_offset(topic, queue_id):
+        if (
+            not self._store.reader.min_offset(topic, queue_id)
+            <= offset
+            < self._store.reader.max_offset(topic, queue_id)
+        ):
             return request.answer(ResponseCode.NO_MESSAGE)
         if receipt.is_ordered:
             visible_ms = self._acking.hide_in_order(group, topic, queue_id, offset, receipt, invisible_ms)
@@ -147,7 +154,10 @@ class AcksHandler:
         pop_ms = number("pt", "popTime", reading.LONG_MAX)
         invisible_ms = number("it", "invisibleTime", reading.LONG_MAX)
         revive_queue = number("rq", "reviveQueueId")
-        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        low, high = (
+            self._store.reader.min_offset(topic, queue_id),
+            self._store.reader.max_offset(topic, queue_id),
+        )
         offsets = [start + bit for bit in _bits(of["b"] if "b" in of else of.get("bitSet"))]
         offsets = [offset for offset in offsets if low <= offset <= high]
         if not offsets or topic not in self._topics:

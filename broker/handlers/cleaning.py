@@ -34,7 +34,7 @@ class CleaningHandler:
         }
 
     def clean_unused_topics(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        for topic in {topic for topic, _ in self._store.queues()}:
+        for topic in {topic for topic, _ in self._store.reader.queues()}:
             kept = topic in self._topics or self._topics.is_system(topic) or topic.startswith(LMQ_PREFIX)
             if not kept:
                 self._store.drop_topic(topic)

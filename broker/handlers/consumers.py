@@ -109,7 +109,7 @@ class ConsumersHandler:
             offset = offset_of(message_id)
         except ValueError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the field msgId is no message id: {error}") from None
-        record = self._store.record_at(offset)
+        record = self._store.reader.record_at(offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return record

@@ -156,7 +156,7 @@ class InspectionHandler:
             "commitLogMaxOffset": str(store.written),
             "remainHowManyDataToFlush": _size(store.written - store.flushed),
             "dispatchBehindBytes": "0",
-            "earliestMessageTimeStamp": str(store.earliest_store_time()),
+            "earliestMessageTimeStamp": str(store.reader.earliest_store_time()),
             "pageCacheLockTimeMills": "0",
         }
 

@@ -124,10 +124,10 @@ class NotificationHandler:
         if question.ordered and self._orders.blocked(name, group, queue_id, question.attempt, 0):
             return 0
         start = self._access.next_offset(group, topic, queue_id)
-        rest = max(self._store.max_offset(topic, queue_id) - start, 0)
+        rest = max(self._store.reader.max_offset(topic, queue_id) - start, 0)
         if tags is None or not 0 < rest < FILTER_BELOW:
             return rest
-        entries = self._store.entries(topic, queue_id, start, FILTER_LOOKS_AT)
+        entries = self._store.reader.entries(topic, queue_id, start, FILTER_LOOKS_AT)
         return sum(entry.tags_code in tags for entry in entries)
 
     # ---- the hold ----

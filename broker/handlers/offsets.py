@@ -88,12 +88,12 @@ class OffsetsHandler:
 
     def _begins_in_memory(self, topic: str, queue_id: int) -> bool:
         """A group without offset may begin at 0 while the queue's first message exists and is recent."""
-        if self._store.min_offset(topic, queue_id) > 0:
+        if self._store.reader.min_offset(topic, queue_id) > 0:
             return False
-        first = self._store.entries(topic, queue_id, 0, 1)
+        first = self._store.reader.entries(topic, queue_id, 0, 1)
         if not first or first[0].physical_offset < self._store.min_physical:
             return False
-        return self._store.is_near_end(first[0].physical_offset)
+        return self._store.reader.is_near_end(first[0].physical_offset)
 
 
 def _queue_id(request: RemotingCommand) -> int:

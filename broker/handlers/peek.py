@@ -34,7 +34,7 @@ class PeekHandler:
         count, rest = 0, 0
         for topic, queue_id in self._places(look):
             start = self._access.next_offset(look.group, topic, queue_id)
-            rest += max(self._store.max_offset(topic, queue_id) - start, 0)
+            rest += max(self._store.reader.max_offset(topic, queue_id) - start, 0)
             if count < min(most, MOST):
                 found, body = self._read(topic, queue_id, start, min(most, MOST) - count)
                 count += found
@@ -59,7 +59,7 @@ class PeekHandler:
         return retried + own if drawn < RETRY_FIRST_PERCENT else own + retried
 
     def _read(self, topic: str, queue_id: int, start: int, room: int) -> tuple[int, bytes]:
-        got = self._store.get(topic, queue_id, start, room)
+        got = self._store.reader.get(topic, queue_id, start, room)
         if got.status in WRONG_PLACE:
-            got = self._store.get(topic, queue_id, got.next_offset, room)
+            got = self._store.reader.get(topic, queue_id, got.next_offset, room)
         return got.count, got.body

@@ -119,23 +119,23 @@ class ProgressHandler:
         for queue_id in range(config.read_queues if config is not None else 0):
             consumed = max(self._offsets.query(group, topic, queue_id), 0)
             queues[self._queue(topic, queue_id)] = QueueProgress(
-                broker_offset=max(self._store.max_offset(topic, queue_id), 0),
+                broker_offset=max(self._store.reader.max_offset(topic, queue_id), 0),
                 consumer_offset=consumed,
                 pull_offset=max(consumed, self._offsets.pulled(group, topic, queue_id)),
-                last_timestamp=max(self._store.store_time(topic, queue_id, consumed - 1), 0)
+                last_timestamp=max(self._store.reader.store_time(topic, queue_id, consumed - 1), 0)
                 if consumed
                 else 0,
             )
         return queues
 
     def _span(self, group: str, topic: str, queue_id: int) -> dict[str, object]:
-        store, high = self._store, self._store.max_offset(topic, queue_id)
-        first_ms = store.store_time(topic, queue_id, store.min_offset(topic, queue_id))
+        store, high = self._store, self._store.reader.max_offset(topic, queue_id)
+        first_ms = store.reader.store_time(topic, queue_id, store.reader.min_offset(topic, queue_id))
         consumed = self._offsets.query(group, topic, queue_id)
-        consumed_ms = store.store_time(topic, queue_id, consumed - 1) if consumed > 0 else first_ms
-        next_ms = store.store_time(topic, queue_id, max(consumed, 0)) if consumed < high else -1
+        consumed_ms = store.reader.store_time(topic, queue_id, consumed - 1) if consumed > 0 else first_ms
+        next_ms = store.reader.store_time(topic, queue_id, max(consumed, 0)) if consumed < high else -1
         delay_ms = self._clock.now_ms() - next_ms if next_ms >= 0 else 0
-        last_ms = store.store_time(topic, queue_id, high - 1)
+        last_ms = store.reader.store_time(topic, queue_id, high - 1)
         return {
             "consumeTimeStamp": consumed_ms,
             "consumeTimeStampStr": _time_text(consumed_ms),

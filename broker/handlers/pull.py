@@ -152,7 +152,7 @@ class PullHandler:
         if who is not None and (begin := self._broadcasts.begin(who, pull.queue_id, pull.queue_offset)) >= 0:
             self._broadcasts.note(who, pull.queue_id, begin)
             return self._reset_answer(request, pull, topic, group, begin)
-        got = self._store.get(
+        got = self._store.reader.get(
             pull.topic,
             pull.queue_id,
             pull.queue_offset,
@@ -280,8 +280,8 @@ class PullHandler:
     def _reset_answer(
         self, request: RemotingCommand, pull: Pull, topic: TopicConfig, group: GroupConfig, target: int
     ) -> RemotingCommand:
-        low = self._store.min_offset(pull.topic, pull.queue_id)
-        high = self._store.max_offset(pull.topic, pull.queue_id)
+        low = self._store.reader.min_offset(pull.topic, pull.queue_id)
+        high = self._store.reader.max_offset(pull.topic, pull.queue_id)
         ext = _ext(0, target, low, high, topic, group)
         return request.answer(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
 
@@ -318,18 +318,18 @@ class PullHandler:
 
     def _has_news(self, pull: Pull, tags: frozenset[int] | None) -> bool:
         """Whether a second pass would find a message, has far to move on, or is at an offset that is gone."""
-        behind = self._store.max_offset(pull.topic, pull.queue_id) - pull.queue_offset
-        if pull.queue_offset < self._store.min_offset(pull.topic, pull.queue_id):
+        behind = self._store.reader.max_offset(pull.topic, pull.queue_id) - pull.queue_offset
+        if pull.queue_offset < self._store.reader.min_offset(pull.topic, pull.queue_id):
             return True
         if tags is None or not 0 < behind <= ENTRIES_CHECKED:
             return behind != 0
-        entries = self._store.entries(pull.topic, pull.queue_id, pull.queue_offset, behind)
+        entries = self._store.reader.entries(pull.topic, pull.queue_id, pull.queue_offset, behind)
         return any(_as_int32(entry.tags_code) in tags for entry in entries)
 
     def _accepts_news(self, pull: Pull, asked: int, selection: Selection) -> tuple[bool, int]:
         """As `_has_news`, of messages that were not asked before; and the offset of the next to be asked."""
         try:
-            got = self._store.get(
+            got = self._store.reader.get(
                 pull.topic, pull.queue_id, asked, 1, tags=selection.tags, accept=selection.accept
             )
         except Refusal:

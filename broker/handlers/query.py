@@ -31,7 +31,7 @@ class QueryHandler:
 
     def view_message(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         offset = request.integer("offset")
-        record = self._store.record_at(offset)
+        record = self._store.reader.record_at(offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return request.answer(body=record)
@@ -41,7 +41,7 @@ class QueryHandler:
         count = min(request.integer("maxNum", 32), options.query_count)
         if request.boolean_or(UNIQUE_KEY_QUERY, False):
             count = options.unique_query_count
-        records, last_ms, last_offset = self._store.query(
+        records, last_ms, last_offset = self._store.reader.query(
             request.text("topic"),
             request.text("key"),
             max(count, 0),
@@ -60,14 +60,17 @@ class QueryHandler:
         """Entries of a queue as they stand there; with the subscription of a group, if one is named."""
         topic, queue_id = request.text("topic"), request.integer("queueId", 32)
         index, count = request.integer("index"), request.integer("count", 32)
-        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        low, high = (
+            self._store.reader.min_offset(topic, queue_id),
+            self._store.reader.max_offset(topic, queue_id),
+        )
         if high == 0:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
         if not low <= index < high:
             return request.answer(
                 remark=f"Index {index} of queue {queue_id}@{topic} is not in [{low}, {high})"
             )
-        entries = self._store.entries(topic, queue_id, index, min(max(count, 0), ENTRIES_MAX))
+        entries = self._store.reader.entries(topic, queue_id, index, min(max(count, 0), ENTRIES_MAX))
         body: dict[str, object] = {
             "maxQueueIndex": high,
             "minQueueIndex": low,

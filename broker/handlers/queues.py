@@ -26,20 +26,20 @@ class QueuesHandler:
     def search_offset(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         topic, queue_id = _queue(request)
         upper = request.text_or("boundaryType", "LOWER").upper() == "UPPER"
-        found = self._store.offset_by_time(topic, queue_id, request.integer("timestamp"), upper=upper)
+        found = self._store.reader.offset_by_time(topic, queue_id, request.integer("timestamp"), upper=upper)
         return request.answer(ext={"offset": str(found)})
 
     def max_offset(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        return request.answer(ext={"offset": str(self._store.max_offset(*_queue(request)))})
+        return request.answer(ext={"offset": str(self._store.reader.max_offset(*_queue(request)))})
 
     def min_offset(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Apache's remark is an empty text here, not none."""
-        return request.answer(remark="", ext={"offset": str(self._store.min_offset(*_queue(request)))})
+        return request.answer(remark="", ext={"offset": str(self._store.reader.min_offset(*_queue(request)))})
 
     def earliest_store_time(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         topic, queue_id = _queue(request)
-        first = self._store.min_offset(topic, queue_id)
-        return request.answer(ext={"timestamp": str(self._store.store_time(topic, queue_id, first))})
+        first = self._store.reader.min_offset(topic, queue_id)
+        return request.answer(ext={"timestamp": str(self._store.reader.store_time(topic, queue_id, first))})
 
 
 def _queue(request: RemotingCommand) -> tuple[str, int]:

@@ -117,7 +117,7 @@ class ResetsHandler:
             if group in left_out:
                 continue
             for queue_id, at in (self._offsets.of(group, topic) or {}).items():
-                if at >= self._store.min_offset(topic, queue_id):
+                if at >= self._store.reader.min_offset(topic, queue_id):
                     smallest[queue_id] = min(at, smallest.get(queue_id, at))
         compared = self._offsets.of(request.text("compareGroup"), topic) or {}
         for queue_id, at in compared.items():
@@ -138,8 +138,8 @@ class ResetsHandler:
         if wanted == -1:
             return {queue_id: self._by_time(config.name, queue_id, timestamp)}
         low, high = (
-            self._store.min_offset(config.name, queue_id),
-            self._store.max_offset(config.name, queue_id),
+            self._store.reader.min_offset(config.name, queue_id),
+            self._store.reader.max_offset(config.name, queue_id),
         )
         if wanted < max(0, low) or wanted > high + 1:
             remark = f"Target offset {wanted} not in consume queue range [{low}-{high}]"
@@ -148,8 +148,8 @@ class ResetsHandler:
 
     def _by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
         if timestamp < 0:
-            return self._store.max_offset(topic, queue_id)
-        return self._store.offset_by_time(topic, queue_id, timestamp)
+            return self._store.reader.max_offset(topic, queue_id)
+        return self._store.reader.offset_by_time(topic, queue_id, timestamp)
 
     def _reset_clients(
         self, request: RemotingCommand, config: TopicConfig, group: str, timestamp: int

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from firearrow._native.path.turn import Turn
-from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
+from firearrow._native.store.store import InnerMessage, MessageStore, Placed, PutRefused, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
@@ -178,14 +178,17 @@ class SendHandler:
         properties = properties_of(wanted.properties)
         self._check_batch(wanted, properties)
         placed = self._store.put_batch(
-            wanted.topic,
-            queue_id,
-            request.body,
-            sys_flag=_kept(wanted.sys_flag, topic),
-            born_timestamp=wanted.born_ms,
-            born_host=host_bytes(*peer.remote),
-            store_host=self._appender.store_host,
-            reconsume_times=wanted.reconsume_times,
+            InnerMessage(
+                wanted.topic,
+                queue_id,
+                request.body,
+                b"",
+                sys_flag=_kept(wanted.sys_flag, topic),
+                born_timestamp=wanted.born_ms,
+                born_host=host_bytes(*peer.remote),
+                store_host=self._appender.store_host,
+                reconsume_times=wanted.reconsume_times,
+            ),
             now_ms=self._clock.now_ms(),
         )
         if unique_id := properties.get(Property.UNIQUE_KEY):  # clients of 4.x give a batch none

@@ -64,7 +64,7 @@ class SendBackHandler:
 
     def _original(self, offset: int) -> Message:
         """The message as it goes back: it remembers where it first stood."""
-        record = self._store.record_at(offset)
+        record = self._store.reader.record_at(offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")
         found = decode(record, False)

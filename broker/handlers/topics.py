@@ -156,11 +156,11 @@ class TopicsHandler:
         return request.answer(body=dumps({"offsetTable": table, "topicPutTps": tps}))
 
     def _queue_stats(self, topic: str, queue_id: int) -> dict[str, int]:
-        end = self._store.max_offset(topic, queue_id)
+        end = self._store.reader.max_offset(topic, queue_id)
         return {
-            "lastUpdateTimestamp": self._store.store_time(topic, queue_id, end - 1) if end > 0 else 0,
+            "lastUpdateTimestamp": self._store.reader.store_time(topic, queue_id, end - 1) if end > 0 else 0,
             "maxOffset": end,
-            "minOffset": max(0, self._store.min_offset(topic, queue_id)),
+            "minOffset": max(0, self._store.reader.min_offset(topic, queue_id)),
         }
 
     def _apply(self, configs: list[TopicConfig]) -> None:

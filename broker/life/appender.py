@@ -9,7 +9,7 @@ real topic and queue in properties. Counts nothing and answers nothing by itself
 from collections.abc import Callable
 
 from firearrow._native.path.turn import Turn
-from firearrow._native.store.store import MessageStore, Placed
+from firearrow._native.store.store import InnerMessage, MessageStore, Placed
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
@@ -81,17 +81,19 @@ class Appender:
         """
         lights: list[str] = [] if plain else self._begin(message, hooks)
         placed = self._store.put(
-            message.topic,
-            message.queue_id,
-            message.body,
-            properties_text(message.properties),
-            flag=message.flag,
-            sys_flag=message.sys_flag,
-            born_timestamp=message.born_ms,
-            born_host=message.born_host or self.store_host,
-            store_host=message.store_host or self.store_host,
-            reconsume_times=message.reconsume_times,
-            prepared_offset=message.prepared_offset,
+            InnerMessage(
+                message.topic,
+                message.queue_id,
+                message.body,
+                properties_text(message.properties),
+                flag=message.flag,
+                sys_flag=message.sys_flag,
+                born_timestamp=message.born_ms,
+                born_host=message.born_host or self.store_host,
+                store_host=message.store_host or self.store_host,
+                reconsume_times=message.reconsume_times,
+                prepared_offset=message.prepared_offset,
+            ),
             now_ms=self._clock.now_ms(),
         )
         if then is not None:

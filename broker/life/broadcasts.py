@@ -133,7 +133,7 @@ class Broadcasts:
             own = self._offsets.query(f"{who.group}@broadcast", who.topic, queue_id)
         if own >= 0:
             return own
-        first = self._store.entries(who.topic, queue_id, 0, 1)
-        if first and self._store.is_near_end(first[0].physical_offset):
+        first = self._store.reader.entries(who.topic, queue_id, 0, 1)
+        if first and self._store.reader.is_near_end(first[0].physical_offset):
             return 0
-        return self._store.max_offset(who.topic, queue_id)
+        return self._store.reader.max_offset(who.topic, queue_id)

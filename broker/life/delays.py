@@ -69,8 +69,8 @@ class DelayService:
     def start(self) -> None:
         self._running = True
         for level in self._levels:
-            low = self._store.min_offset(names.SCHEDULE_TOPIC, level.number - 1)
-            high = self._store.max_offset(names.SCHEDULE_TOPIC, level.number - 1)
+            low = self._store.reader.min_offset(names.SCHEDULE_TOPIC, level.number - 1)
+            high = self._store.reader.max_offset(names.SCHEDULE_TOPIC, level.number - 1)
             level.offset = min(max(self._offsets.get(level.number), low), high)
             self._run(level)
 
@@ -90,7 +90,7 @@ class DelayService:
         """For the runtime info: of each level that was used, the next offset and the end of its queue."""
         return {
             f"scheduleMessageOffset_{level.number}": (
-                f"{level.offset},{self._store.max_offset(names.SCHEDULE_TOPIC, level.number - 1)}"
+                f"{level.offset},{self._store.reader.max_offset(names.SCHEDULE_TOPIC, level.number - 1)}"
             )
             for level in self._levels
             if self._offsets.knows(level.number)
@@ -101,10 +101,10 @@ class DelayService:
         _disarm(level)
         if level.busy or not self._running:
             return
-        low = self._store.min_offset(names.SCHEDULE_TOPIC, level.number - 1)
+        low = self._store.reader.min_offset(names.SCHEDULE_TOPIC, level.number - 1)
         now, at = self._clock.now_ms(), max(level.offset, low)
         last: Placed | None = None
-        for entry in self._store.entries(names.SCHEDULE_TOPIC, level.number - 1, at, SLICE):
+        for entry in self._store.reader.entries(names.SCHEDULE_TOPIC, level.number - 1, at, SLICE):
             wait_ms = entry.tags_code - now
             if 0 < wait_ms <= level.delay_ms:
                 if last is None:
@@ -128,7 +128,7 @@ class DelayService:
 
     def _deliver(self, level: Level, entry: QueueEntry, after: int) -> Placed | None:
         """Put the message into its own topic; None if it is to be passed over. PutRefused: not now."""
-        record = self._store.record_at(entry.physical_offset)
+        record = self._store.reader.record_at(entry.physical_offset)
         message = None if record is None else delivered(Message.of_record(decode(record, False)))
         if message is None:
             return None

@@ -22,10 +22,10 @@ def adopt(
     Older ones are those of a topic that was deleted: recovery finds its messages in the log.
     """
     queues: dict[str, int] = {}
-    for topic, queue_id in store.queues():
+    for topic, queue_id in store.reader.queues():
         if topic in topics or topic.startswith(LMQ_PREFIX):
             continue
-        first_ms = store.store_time(topic, queue_id, store.min_offset(topic, queue_id))
+        first_ms = store.reader.store_time(topic, queue_id, store.reader.min_offset(topic, queue_id))
         if first_ms >= saved_ms:
             queues[topic] = max(queues.get(topic, least_queues), queue_id + 1)
     for topic, seen in queues.items():

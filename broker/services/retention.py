@@ -109,7 +109,7 @@ class Retention:
             if await self._is_rid() and (manual or level or self._is_hour()):
                 await self._delete_segments(level)
             if level:  # its room is wanted
-                await self._loop.run_in_executor(self._thread, self._store.drop_spare)
+                await self._loop.run_in_executor(self._thread, self._store.cleaner.drop_spare)
         finally:
             if self._store.min_physical > self._cleaned_below:
                 await self._clean()
@@ -146,7 +146,7 @@ class Retention:
         while count < options.delete_files_max:
             if count:
                 await asyncio.sleep(options.delete_interval_ms / 1000)
-            segment = self._store.let_go_segment(modified_before_ms=before_ms)
+            segment = self._store.cleaner.let_go_segment(modified_before_ms=before_ms)
             if segment is None:
                 break
             count += 1
@@ -158,7 +158,7 @@ class Retention:
 
     async def _delete(self, segment: Segment, *, reuse: bool = False) -> None:
         self._standing, self._standing_since_ms = segment, self._clock.monotonic_ms()
-        delete = functools.partial(self._store.discard_segment, segment, reuse=reuse)
+        delete = functools.partial(self._store.cleaner.discard_segment, segment, reuse=reuse)
         await self._loop.run_in_executor(self._thread, delete)
         self._standing = None
 
@@ -175,26 +175,26 @@ class Retention:
 
     async def _clean(self) -> None:
         begin, failed = self._store.min_physical, None
-        for number, queue in enumerate(self._store.queues()):
+        for number, queue in enumerate(self._store.reader.queues()):
             if number % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
             try:
                 await self._clean_queue(queue)
             except OSError as error:  # the others need not wait for it
                 failed = error
-        for file in self._store.let_go_index_files():
+        for file in self._store.cleaner.let_go_index_files():
             await self._loop.run_in_executor(self._thread, discard, file)
         if failed is not None:
             raise failed
         self._cleaned_below = begin
 
     async def _clean_queue(self, queue: Queue) -> None:
-        moved, gone = self._store.clean_queue(*queue, at_most=1)
+        moved, gone = self._store.cleaner.clean_queue(*queue, at_most=1)
         if moved:
             self._moved({queue})
         while gone:
             await self._pause(queue)
-            _, gone = self._store.clean_queue(*queue, at_most=1)
+            _, gone = self._store.cleaner.clean_queue(*queue, at_most=1)
 
     async def _pause(self, queue: Queue) -> None:
         """The deleted file is gone for good before the queue's next one goes."""

@@ -150,7 +150,7 @@ class Making:
 
     def _settle(self) -> None:
         """Open the copy as a broker would after a kill, so that its files agree; its `abort` and journal stay."""
-        MessageStore.open(self._fresh, **Shape.of(str(self._source)).options()).abandon()
+        MessageStore.open(self._fresh, Shape.of(str(self._source)).config()).abandon()
         (self._fresh / LOCK).unlink()
 
 

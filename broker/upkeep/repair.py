@@ -5,6 +5,7 @@ What is changed or taken away is kept first (`Removed`). The building is the sto
 whole log. The caller's thread.
 """
 
+import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -213,8 +214,9 @@ class Repair:
         abort.unlink(missing_ok=True)
         try:
             levels = self._asked.delay_levels_ms
-            store = MessageStore.open(self._root, delay_levels_ms=levels, **self._shape.options())
-            ends = {name: store.max_offset(*name) for name in store.queues()}
+            config = dataclasses.replace(self._shape.config(), delay_levels_ms=levels)
+            store = MessageStore.open(self._root, config)
+            ends = {name: store.reader.max_offset(*name) for name in store.reader.queues()}
             store.close()
             for (topic, queue_id), end in ends.items():
                 self._zero_behind(self._root / "consumequeue" / topic / str(queue_id), end * ENTRY.size)

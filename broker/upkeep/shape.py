@@ -4,11 +4,11 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from firearrow._native.audit.index import ENTRY_BYTES, HEAD_BYTES, SLOT_BYTES, index_files
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.files.rolled import Segment, rolled_files
+from firearrow._native.store.store import StoreConfig
 
 SEGMENT_BYTES = 1 << 30
 QUEUE_FILE_BYTES = 6_000_000
@@ -42,16 +42,16 @@ class Shape:
             slots, entries, known, any(topic.startswith(LIGHT) for topic, _ in names),
         )  # fmt: skip
 
-    def options(self) -> dict[str, Any]:
-        """For MessageStore.open."""
-        return {
-            "segment_bytes": self.segment_bytes,
-            "queue_file_bytes": self.queue_file_bytes,
-            "index_slots": self.index_slots,
-            "index_entries": self.index_entries,
-            "index_enabled": self.index_known,
-            "lmq": self.light,
-        }
+    def config(self) -> StoreConfig:
+        """To open the store with."""
+        return StoreConfig(
+            segment_bytes=self.segment_bytes,
+            queue_file_bytes=self.queue_file_bytes,
+            index_slots=self.index_slots,
+            index_entries=self.index_entries,
+            index_enabled=self.index_known,
+            lmq=self.light,
+        )
 
 
 def _usual(files: Iterable[Segment], otherwise: int) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.outgoing import batch_body, message_properties
-from firearrow._native.wire.sends import SendFrames
+from firearrow._native.wire.sends import SendFields, SendFrames
 from firearrow._native.wire.uniqueid import UniqueIds
 from firearrow.client.compression import pack
 from firearrow.client.errors import ConfigError, MessageRefused
@@ -16,7 +16,7 @@ from firearrow.client.sending.batch import check_batch
 
 HALF = 0x4
 COUNT_MAX = 0x7FFFFFFF
-PLAIN, BATCH, REPLY = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE), 325
+BATCH, REPLY = int(RequestCode.SEND_BATCH_MESSAGE), 325
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,12 @@ class Prepared:
     body: bytes
     properties: bytes
     size: int
-    code: int = PLAIN
-    sys_flag: int = 0
-    reconsume_times: int = 0
-    max_reconsume_times: int = -1
+    fields: SendFields
 
     @property
     def kind(self) -> str:
         message = self.message
-        if self.sys_flag & HALF:
+        if self.fields.sys_flag & HALF:
             return "half"
         if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
             return "delay"
@@ -59,13 +56,8 @@ class Prepared:
             born_ms,
             self.properties,
             self.body,
+            self.fields,
             broker_name=broker_name,
-            code=self.code,
-            sys_flag=self.sys_flag,
-            flag=self.message.flag,
-            batch=self.code == BATCH,
-            reconsume_times=self.reconsume_times,
-            max_reconsume_times=self.max_reconsume_times,
             oneway=oneway,
         )
 
@@ -93,7 +85,10 @@ class Preparer:
             raise MessageRefused(f"body: {len(body)} bytes, at most {self._options.message_bytes_max}")
         if message.properties or topic.wrapped.startswith(RETRY):
             return self._with_properties(topic, message)
-        prepared = Prepared(topic, message, (message,), body, self._text(message, self._more), len(body))
+        fields = SendFields(flag=message.flag)
+        prepared = Prepared(
+            topic, message, (message,), body, self._text(message, self._more), len(body), fields
+        )
         if len(body) >= self._options.compress_over_bytes or not body:
             self._compress(prepared)
         return prepared
@@ -110,7 +105,8 @@ class Preparer:
         if len(body) > self._options.message_bytes_max:
             raise MessageRefused(f"batch: {len(body)} bytes, at most {self._options.message_bytes_max}")
         whole = Message(first.topic, body, wait_store=first.wait_store, sharding_key=first.sharding_key)
-        return Prepared(topic, whole, messages, body, self._text(whole, self._more), len(body), code=BATCH)
+        text, fields = self._text(whole, self._more), SendFields(code=BATCH, flag=whole.flag)
+        return Prepared(topic, whole, messages, body, text, len(body), fields)
 
     def _with_properties(self, topic: SendTopic, message: Message) -> Prepared:
         """What properties of the message mean for its frame."""
@@ -122,15 +118,15 @@ class Preparer:
             sent, reconsumed, reconsume_max = _moved(message)
         prepared = Prepared(
             topic, message, (message,), message.body, self._text(sent, more), len(message.body),
-            reconsume_times=reconsumed, max_reconsume_times=reconsume_max,
+            SendFields(flag=message.flag, reconsume_times=reconsumed, max_reconsume_times=reconsume_max),
         )  # fmt: skip
         message.unique_id = sent.unique_id
         if properties.get(Property.MESSAGE_TYPE) == "reply":
-            prepared.code = REPLY
+            prepared.fields.code = REPLY
         if len(message.body) >= self._options.compress_over_bytes or not message.body:
             self._compress(prepared)
         if properties.get(Property.TRANSACTION_PREPARED) == "true":
-            prepared.sys_flag |= HALF
+            prepared.fields.sys_flag |= HALF
         return prepared
 
     def _text(self, message: Message, more: dict[str, str] | None) -> bytes:
@@ -143,7 +139,7 @@ class Preparer:
         """An empty body is packed, too: brokers refuse a request without one, and every reader opens zlib."""
         options = self._options
         kind = options.compression if prepared.body else CompressionKind.ZLIB
-        prepared.sys_flag, prepared.body = pack(kind, options.compress_level, prepared.body)
+        prepared.fields.sys_flag, prepared.body = pack(kind, options.compress_level, prepared.body)
 
     def _topic(self, topic: str) -> SendTopic:
         try:

@@ -305,7 +305,7 @@ class Submission:
 
     def _result(self, status: SendStatus, answer: Answer, queue: MessageQueue) -> SendResult:
         prepared = self._prepared
-        if prepared.code == BATCH and answer.batch_unique_id is None:
+        if prepared.fields.code == BATCH and answer.batch_unique_id is None:
             message_id = ",".join(message.unique_id or "" for message in prepared.messages)
         else:
             message_id = prepared.message.unique_id or ""

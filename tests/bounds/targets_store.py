@@ -87,11 +87,11 @@ def opened_with(name: str) -> Callable[[bytes], None]:
             place = files()["index name"].decode() if name == "index" else name
             (root / place).write_bytes(data)
             with open_store(root) as store:
-                low, high = store.min_offset("T", 0), store.max_offset("T", 0)
+                low, high = store.reader.min_offset("T", 0), store.reader.max_offset("T", 0)
                 assert 0 <= low <= high <= low + COUNT + len(data) // 20
                 for at in (-1, *range(low, min(high, low + 200) + 1)):
-                    store.get("T", 0, at, 32)
-                store.query("T", "k3", 32, 0, 1 << 62)
+                    store.reader.get("T", 0, at, 32)
+                store.reader.query("T", "k3", 32, 0, 1 << 62)
                 put(store, b"one more")
                 store.write()
 

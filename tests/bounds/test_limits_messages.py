@@ -28,7 +28,7 @@ def test_bytes_of_properties(tmp_path: Path) -> None:
         with pytest.raises(PutRefused, match="properties"):
             put(store, b"x", properties=b"k\x01" + b"v" * (PROPERTIES_BYTES_MAX - 2) + b"\x02")
         store.write()
-        assert store.max_offset("T", 0) == 1
+        assert store.reader.max_offset("T", 0) == 1
 
 
 def test_bytes_of_a_topic(tmp_path: Path) -> None:

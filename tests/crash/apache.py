@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.tables.names import RETRY_PREFIX, is_system_topic
 from tests.crash import folder
@@ -90,16 +90,16 @@ def _is_users(topic: str) -> bool:
 
 
 def _by_us(root: Path, truth: Truth, *, clean: bool) -> Bodies:
-    store = MessageStore.open(root, **truth.options)
+    store = MessageStore.open(root, StoreConfig(**truth.options))
     try:
         found: Bodies = {}
-        for topic, queue_id in sorted(store.queues()):
+        for topic, queue_id in sorted(store.reader.queues()):
             if not _is_users(topic):
                 continue
-            at, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+            at, end = store.reader.min_offset(topic, queue_id), store.reader.max_offset(topic, queue_id)
             found[topic, queue_id] = []
             while at < end:
-                got = store.get(topic, queue_id, at, 32)
+                got = store.reader.get(topic, queue_id, at, 32)
                 found[topic, queue_id] += [(record.queue_offset, record.body) for record in records(got.body)]
                 at = got.next_offset
         return found

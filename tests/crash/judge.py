@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from firearrow._native.store.faults import StoreError
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.broker.errors import StartError
 from tests.crash.claims import Claims, Queue, Truth
 from tests.crash.disk import SECTOR_BYTES
@@ -51,7 +51,7 @@ class Judge:
         return faults
 
     def _open(self, root: Path) -> MessageStore:
-        return MessageStore.open(root, **self._truth.options)
+        return MessageStore.open(root, StoreConfig(**self._truth.options))
 
     def _first(self, root: Path, claims: Claims, *, kill: bool, clean: bool) -> tuple[Snapshot, list[str]]:
         store = self._open(root)
@@ -91,13 +91,13 @@ class Judge:
     def _snapshot(self, root: Path, store: MessageStore) -> Snapshot:
         low, end = store.min_physical, store.written
         queues = {}
-        for topic, queue_id in sorted(store.queues()):
-            first, last = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-            entries = store.entries(topic, queue_id, first, last - first)
+        for topic, queue_id in sorted(store.reader.queues()):
+            first, last = store.reader.min_offset(topic, queue_id), store.reader.max_offset(topic, queue_id)
+            entries = store.reader.entries(topic, queue_id, first, last - first)
             places = tuple((entry.physical_offset, entry.size, entry.tags_code) for entry in entries)
             queues[topic, queue_id] = (first, last, places)
         found = {
-            record.key: store.query(record.topic, record.key, 32, 0, NEVER_MS)[0]
+            record.key: store.reader.query(record.topic, record.key, 32, 0, NEVER_MS)[0]
             for record in self._truth.records
             if record.key
         }
@@ -184,9 +184,9 @@ class Judge:
             placed = put(store, b"new message", topic, queue_id, properties, NEW_MS)
             store.write()
             store.confirm(store.sync())
-            got: Any = store.get(topic, queue_id, placed.queue_offset, 32)
+            got: Any = store.reader.get(topic, queue_id, placed.queue_offset, 32)
             assert got.count == 1, got
-            assert got.body == store.record_at(placed.physical_offset)
+            assert got.body == store.reader.record_at(placed.physical_offset)
 
 
 def _differ(places: tuple[tuple[int, int, int], ...], wanted: list[tuple[int, int]]) -> str:

@@ -69,7 +69,7 @@ def offsets_of(root: Path, store: MessageStore) -> dict[Queue, int]:
         _load(ConfigFile(root / OFFSETS), journal, offsets)
     finally:
         journal.close()
-    offsets.bound(store.max_offset)
+    offsets.bound(store.reader.max_offset)
     found = {}
     for topic in offsets.topics_of(GROUP):
         for queue_id, queue_offset in (offsets.of(GROUP, topic) or {}).items():
@@ -81,12 +81,14 @@ def progress_faults(root: Path, store: MessageStore, claims: Claims, *, kill: bo
     faults = _saved_faults(root, claims)
     found = offsets_of(root, store)
     for queue, (synced, noted, may) in claims.commits.items():
-        least = min(noted if kill else synced, store.max_offset(*queue))
+        least = min(noted if kill else synced, store.reader.max_offset(*queue))
         if not least <= found.get(queue, 0) <= may:
             faults.append(f"the offset of {queue} is {found.get(queue)}, not {least} to {may}")
     for queue, queue_offset in found.items():
-        if queue_offset > store.max_offset(*queue):
-            faults.append(f"the offset of {queue} is {queue_offset}, its end is {store.max_offset(*queue)}")
+        if queue_offset > store.reader.max_offset(*queue):
+            faults.append(
+                f"the offset of {queue} is {queue_offset}, its end is {store.reader.max_offset(*queue)}"
+            )
     return faults
 
 

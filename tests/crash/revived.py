@@ -88,7 +88,7 @@ class Revived:
         )
         news = News()
         self._turn = turn = Turn(
-            self._plain, self.store, self.clock, sync_flush=options.sync_flush, sync_timeout_ms=5000,
+            self._plain, self.store, self.clock, sync_timeout_ms=5000,
             news=news, sync_soon=self._sync_soon, full=str, journal=journal,
         )  # fmt: skip
         stats = Stats(options.cluster_name, self.clock.now_ms())
@@ -149,11 +149,14 @@ class Revived:
     def records(self, topic: str) -> list[Record]:
         """Of all queues."""
         found = []
-        for name, queue_id in self.store.queues():
+        for name, queue_id in self.store.reader.queues():
             if name == topic:
-                low, high = self.store.min_offset(topic, queue_id), self.store.max_offset(topic, queue_id)
-                for entry in self.store.entries(topic, queue_id, low, high - low):
-                    record = self.store.record_at(entry.physical_offset)
+                low, high = (
+                    self.store.reader.min_offset(topic, queue_id),
+                    self.store.reader.max_offset(topic, queue_id),
+                )
+                for entry in self.store.reader.entries(topic, queue_id, low, high - low):
+                    record = self.store.reader.record_at(entry.physical_offset)
                     if record is not None:
                         found.append(decode(record))
         return found

@@ -115,7 +115,7 @@ def progress(root: Path, mark: Marks, draw: random.Random) -> None:
         if is_synced or number % 9 == 8:
             writer.sync()
         for topic, queue_id in QUEUES:
-            end = writer.store.max_offset(topic, queue_id)
+            end = writer.store.reader.max_offset(topic, queue_id)
             if end > max(keeper.offsets.committed(GROUP, topic, queue_id), 0) and draw.random() < 0.5:
                 keeper.commit(topic, queue_id, end, wait=is_synced)
         if number % 8 == 7:

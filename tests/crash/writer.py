@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 from tests.crash.marks import Marks
-from tests.store.stores import item, properties_of, put
+from tests.store.stores import drop_segments, item, properties_of, put
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 PREPARED = 4
@@ -25,7 +25,7 @@ class Writer:
         self.open()
 
     def open(self) -> None:
-        self.store = MessageStore.open(self.root, **self.options)
+        self.store = MessageStore.open(self.root, StoreConfig(**self.options))
 
     @property
     def is_synced(self) -> bool:
@@ -54,13 +54,9 @@ class Writer:
         entry = max(self.store.next_offset(topic, queue_id), 0)
         items = b"".join(item(body, properties) for body, properties, _ in parts)
         placed = self.store.put_batch(
-            topic,
-            queue_id,
-            items,
-            sys_flag=0,
-            born_timestamp=self.now_ms,
-            born_host=HOST,
-            store_host=HOST,
+            InnerMessage(
+                topic, queue_id, items, b"", born_timestamp=self.now_ms, born_host=HOST, store_host=HOST
+            ),
             now_ms=self.now_ms,
         )
         for number, (at, (_, _, key)) in enumerate(zip(placed.physical_offsets, parts, strict=True)):
@@ -113,7 +109,7 @@ class Writer:
         """By force, or because they are old; then one is kept to be written to again."""
         self.mark("dropping", most=most)
         force = self.draw.random() < 0.2
-        self.store.drop_segments(older_than_ms=0, now_ms=1 << 60, force=force, at_most=most)
+        drop_segments(self.store, force=force, at_most=most)
         self.mark("dropped", below=self.store.min_physical)
 
     def drop_topic(self, topic: str) -> None:

@@ -87,7 +87,7 @@ class Filled:
                     assert body == self.places[key].body, f"{key} is another message"
             assert must <= seen.keys(), f"cannot be reached: {sorted(must - seen.keys())}"
             for key in sorted(must)[::7] if keys else ():
-                found, _, _ = store.query(key[0], self.places[key].key, 8, 0, 1 << 40)
+                found, _, _ = store.reader.query(key[0], self.places[key].key, 8, 0, 1 << 40)
                 assert self.places[key].body in [split(each)[0].body for each in found], (
                     f"{key} not by its key"
                 )
@@ -101,11 +101,11 @@ class Filled:
     def goes_on(self, root: Path) -> None:
         """What is put now is behind everything, and is there after a stop."""
         with open_store(root) as store:
-            before = store.max_offset("Orders", 0)
+            before = store.reader.max_offset("Orders", 0)
             placed = put(store, LATER, "Orders", 0, now_ms=1 << 40)
             assert placed.queue_offset == before
         with open_store(root) as store:
-            got = store.get("Orders", 0, before, 1)
+            got = store.reader.get("Orders", 0, before, 1)
             assert [record.body for record in split(got.body)] == [LATER]
 
 
@@ -116,10 +116,10 @@ def place_of(record: Record) -> Place:
 
 def messages(store: MessageStore) -> Iterator[tuple[Key, bytes]]:
     """((topic, queue, place), body) of every message, by pulls; a pull always goes on."""
-    for topic, queue_id in store.queues():
-        at = store.min_offset(topic, queue_id)
-        while at < store.max_offset(topic, queue_id):
-            got = store.get(topic, queue_id, at, 32)
+    for topic, queue_id in store.reader.queues():
+        at = store.reader.min_offset(topic, queue_id)
+        while at < store.reader.max_offset(topic, queue_id):
+            got = store.reader.get(topic, queue_id, at, 32)
             assert got.next_offset > at, f"a pull of {topic} {queue_id} at {at} does not go on: {got}"
             for record in split(got.body):
                 assert (record.topic, record.queue_id) == (topic, queue_id)

@@ -39,14 +39,14 @@ def check(root: Path, without: int, first: int) -> None:
     """All others are served, and the queue is where they are; one alone may seem to stand behind some that are lost."""
     with open_store(root) as store:
         found = {queue_offset: body for (_, _, queue_offset), body in messages(store)}
-        low, high = store.min_offset("T", 0), store.max_offset("T", 0)
+        low, high = store.reader.min_offset("T", 0), store.reader.max_offset("T", 0)
         expected = {number: b"%03d" % number * 80 for number in range(first, COUNT) if number != without}
         assert {number: found.get(number) for number in expected} == expected
         assert low in (first, first + 1)
         assert COUNT - 1 <= high <= COUNT + 5000
         assert put(store, b"next").queue_offset == high
     with open_store(root) as store:
-        assert store.get("T", 0, high, 1).body.find(b"next") > 0
+        assert store.reader.get("T", 0, high, 1).body.find(b"next") > 0
 
 
 ABSURD = (-1, 0, 3, 30, 59, 61, 5000, 1 << 40)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore
 from tests.store.stores import HOST, bodies, item, log_records, open_store, properties_of, put
 
 testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
@@ -23,7 +23,9 @@ def one(store: MessageStore, number: int) -> None:
 
 def batch(store: MessageStore, number: int) -> None:
     items = b"".join(item(b"%d.%d." % (number, n), properties_of(KEYS=f"k{n}")) for n in range(5))
-    store.put_batch("T", 0, items, sys_flag=0, born_timestamp=1, born_host=HOST, store_host=HOST, now_ms=1)
+    store.put_batch(
+        InnerMessage("T", 0, items, b"", born_timestamp=1, born_host=HOST, store_host=HOST), now_ms=1
+    )
 
 
 @pytest.mark.parametrize("stage", [one, batch])

@@ -31,9 +31,9 @@ class NoPromises:
         self.cancelled = written
 
 
-def turn_of(store: MessageStore, *, sync_flush: bool, plans: Planned | None = None) -> Turn:
+def turn_of(store: MessageStore, plans: Planned | None = None) -> Turn:
     return Turn(
-        plans if plans is not None else Planned(), store, ManualClock(), sync_flush=sync_flush,
+        plans if plans is not None else Planned(), store, ManualClock(),
         sync_timeout_ms=5000, news=News(), sync_soon=lambda: None, full=str, journal=NoPromises(),
     )  # fmt: skip
 
@@ -45,7 +45,7 @@ def fail(*_: object) -> None:
 @pytest.mark.parametrize("written_first", [False, True])
 def test_what_gathered_meanwhile_is_refused_at_once(tmp_path: Path, written_first: bool) -> None:
     store = open_store(tmp_path, sync_flush=True)
-    turn = turn_of(store, sync_flush=True)
+    turn = turn_of(store)
     told: list[bool] = []
     put(store, b"before")
     store.write()
@@ -70,7 +70,7 @@ def test_one_that_fails_before_the_write_does_not_keep_the_turn_from_its_end(
 ) -> None:
     plans, told = Planned(), list[bool]()
     with open_store(tmp_path) as store:
-        turn = turn_of(store, sync_flush=False, plans=plans)
+        turn = turn_of(store, plans=plans)
         turn.before(fail)
         turn.before(lambda: turn.follow(put(store, b"a").end, told.append))
         assert plans == [turn.end]
@@ -88,7 +88,7 @@ def test_one_that_fails_when_it_is_told_does_not_keep_it_from_the_others(
 ) -> None:
     told: list[bool] = []
     with open_store(tmp_path, sync_flush=sync_flush) as store:
-        turn = turn_of(store, sync_flush=sync_flush)
+        turn = turn_of(store)
         for then in (fail, told.append):
             turn.follow(put(store, b"a").end, then)
         turn.end()
@@ -101,7 +101,7 @@ def test_one_that_fails_when_it_is_told_does_not_keep_it_from_the_others(
 def test_one_that_fails_when_it_is_refused_does_not_keep_it_from_the_others(tmp_path: Path) -> None:
     told: list[bool] = []
     with open_store(tmp_path) as store:
-        turn = turn_of(store, sync_flush=False)
+        turn = turn_of(store)
         for then in (fail, told.append):
             turn.follow(put(store, b"a").end, then)
         fail_next("pwrite", errno.ENOSPC)

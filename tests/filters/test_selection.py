@@ -22,7 +22,7 @@ def record(root: Path, properties: bytes, topic: str = "T", **options: object) -
     try:
         placed = put(store, b"a\x01body\x02", topic, properties=properties, **options)
         store.write()
-        found = store.record_at(placed.physical_offset)
+        found = store.reader.record_at(placed.physical_offset)
     finally:
         store.close()
     assert found is not None

@@ -11,7 +11,7 @@ from firearrow._native.path.holds import Queue
 from firearrow._native.path.news import News
 from firearrow._native.path.turn import Turn
 from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.broker.clock import ManualClock
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal
@@ -77,15 +77,21 @@ class Room:
         self.timers = ManualLoop(self.clock)
         self.loop = cast(asyncio.AbstractEventLoop, self.timers)
         self.store = store or MessageStore.open(
-            folder, segment_bytes=1 << 20, queue_file_bytes=20_000, index_slots=100, index_entries=400,
-            delay_levels_ms=levels_ms,
-        )  # fmt: skip
+            folder,
+            StoreConfig(
+                segment_bytes=1 << 20,
+                queue_file_bytes=20_000,
+                index_slots=100,
+                index_entries=400,
+                delay_levels_ms=levels_ms,
+            ),
+        )
         self.journal = Journal(folder / "journal", self.store.run, self.store.written)
         self.listeners: list[Callable[[set[Queue]], None]] = []
         news = News()
         news.listen(self._news, crowd=("all",))
         self.turn = Turn(
-            self.loop, self.store, self.clock, sync_flush=False, sync_timeout_ms=5000, news=news,
+            self.loop, self.store, self.clock, sync_timeout_ms=5000, news=news,
             sync_soon=lambda: None, full=str, journal=self.journal,
         )  # fmt: skip
         self.appender = Appender(
@@ -99,8 +105,8 @@ class Room:
 
     def records(self, topic: str, queue_id: int = 0) -> list[Record]:
         """All messages of a queue that readers may see."""
-        entries = self.store.entries(topic, queue_id, 0, self.store.max_offset(topic, queue_id))
-        found: list[Any] = [self.store.record_at(entry.physical_offset) for entry in entries]
+        entries = self.store.reader.entries(topic, queue_id, 0, self.store.reader.max_offset(topic, queue_id))
+        found: list[Any] = [self.store.reader.record_at(entry.physical_offset) for entry in entries]
         return [decode(record) for record in found]
 
     def bodies(self, topic: str, queue_id: int = 0) -> list[bytes]:

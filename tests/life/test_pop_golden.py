@@ -11,7 +11,7 @@ from firearrow.broker.life.pop.checkpoints import ACK, BATCH_ACK, CHECK_POINT, A
 from firearrow.broker.life.timers.rules import schedule
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options
-from tests.store.test_golden import OPTIONS, Golden
+from tests.store.test_golden import CONFIG, Golden
 
 REVIVE = revive_topic("DefaultCluster")
 TIMER = "rmq_sys_wheel_timer"
@@ -23,8 +23,11 @@ STORES = {
 
 def stored(golden: Golden) -> list[Record]:
     """What waits for its time, or waited, on its way to the revive topic."""
-    with MessageStore.open(golden.root, **OPTIONS) as store:
-        found = [decode(store.record_at(entry.physical_offset)) for entry in store.entries(TIMER, 0, 0, 1000)]
+    with MessageStore.open(golden.root, CONFIG) as store:
+        found = [
+            decode(store.reader.record_at(entry.physical_offset))
+            for entry in store.reader.entries(TIMER, 0, 0, 1000)
+        ]
     return [record for record in found if record.properties.get("REAL_TOPIC") == REVIVE]
 
 

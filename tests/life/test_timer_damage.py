@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.audit.findings import Kind
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.broker.life.timers.wheel import SLOT, SLOTS
 from firearrow.broker.upkeep.repair import Asked, Repair
 from firearrow.broker.upkeep.verify import Checks, verify
@@ -173,7 +173,9 @@ def test_without_an_index_it_comes_twice_rather_than_never(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "index")
     for path in (CHECK, WHEEL):
         remove(tmp_path / path)
-    store = MessageStore.open(tmp_path, segment_bytes=1 << 20, queue_file_bytes=20_000, index_enabled=False)
+    store = MessageStore.open(
+        tmp_path, StoreConfig(segment_bytes=1 << 20, queue_file_bytes=20_000, index_enabled=False)
+    )
     room = Timing(tmp_path, NOW + 30_000, store, **OPTIONS)
     room.timers.run(60_000)
     assert set(room.found()) == set(range(60)) - RECALLED

@@ -13,7 +13,7 @@ from firearrow.broker.life.timers.log import UNIT, TimerLog
 from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.wheel import SLOT, Slot, TimerWheel
 from tests.life.timing import TIMER, Timing
-from tests.store.test_golden import OPTIONS, Golden
+from tests.store.test_golden import CONFIG, Golden
 
 HOUR_MS = 3_600_000
 ROLL_SLOTS = 172_800
@@ -28,7 +28,7 @@ class GoldenTiming(Timing):
     """Opened with the store's own sizes."""
 
     def __init__(self, folder: Path, now_ms: int) -> None:
-        super().__init__(folder, now_ms, store=MessageStore.open(folder, **OPTIONS))
+        super().__init__(folder, now_ms, store=MessageStore.open(folder, CONFIG))
 
 
 def check_point(root: Path) -> tuple[int, ...]:
@@ -44,10 +44,10 @@ def test_units_and_slots_are_apaches_bytes(golden: Golden) -> None:
     slots: dict[int, Slot] = {}
     log = TimerLog(golden.root / "timerlog", 10_400)
     count = 0
-    with MessageStore.open(golden.root, **OPTIONS) as store:
-        entries = {entry.physical_offset: entry for entry in store.entries(TIMER, 0, 0, 1000)}
+    with MessageStore.open(golden.root, CONFIG) as store:
+        entries = {entry.physical_offset: entry for entry in store.reader.entries(TIMER, 0, 0, 1000)}
         for position, unit in log.units(0):
-            data = store.record_at(unit.physical_offset)
+            data = store.reader.record_at(unit.physical_offset)
             assert data is not None
             record = decode(data)
             out_ms = int(record.properties["TIMER_OUT_MS"])
@@ -74,16 +74,16 @@ def test_what_apache_left_pending_is_delivered(golden: Golden) -> None:
     """Due in an hour, and in 2.9 days, which Apache would roll once; the recalled one stays away."""
     read_ms, _, taken, _ = check_point(golden.root)
     room = GoldenTiming(golden.root, read_ms + 500)
-    assert room.service.runtime()["timerOffsetBehind"] == str(room.store.max_offset(TIMER, 0) - taken)
+    assert room.service.runtime()["timerOffsetBehind"] == str(room.store.reader.max_offset(TIMER, 0) - taken)
     before = sum(len(room.records("GoldenTimer", queue_id)) for queue_id in range(4))
-    timers = room.store.max_offset(TIMER, 0)
+    timers = room.store.reader.max_offset(TIMER, 0)
     room.timers.run(HOUR_MS)
     after = [record for queue_id in range(4) for record in room.records("GoldenTimer", queue_id)]
     assert len(after) == before + 1
     room.timers.run(3 * 24 * HOUR_MS)
     after = [record for queue_id in range(4) for record in room.records("GoldenTimer", queue_id)]
     assert len(after) == before + 2
-    assert room.store.max_offset(TIMER, 0) == timers + 1
+    assert room.store.reader.max_offset(TIMER, 0) == timers + 1
     assert not any(b"recalled" in record.body for record in after)
     fresh = sorted(after, key=lambda record: record.physical_offset)
     [apaches] = [record for record in fresh[:before] if record.body == b"after 1,500 ms"]
@@ -111,7 +111,7 @@ def test_without_the_check_point_nothing_is_lost(golden: Golden) -> None:
     room.timers.run(3 * 24 * HOUR_MS)
     found = {body for queue_id in range(4) for body in room.bodies("GoldenTimer", queue_id)}
     assert {b"in 1 h: stays pending", b"in 2.9 days: is rolled"} < found
-    assert room.store.max_offset(TIMER, 0) < 60  # the queue is not taken up from its start
+    assert room.store.reader.max_offset(TIMER, 0) < 60  # the queue is not taken up from its start
 
 
 def test_recovery_leaves_apaches_bytes_alone(golden: Golden, tmp_path: Path) -> None:

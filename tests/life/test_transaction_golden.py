@@ -11,7 +11,7 @@ from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import marked
 from firearrow.broker.messages import Message
 from tests.life.transacting import COMMIT, HALF, OP, Transacting
-from tests.store.test_golden import OPTIONS, Golden
+from tests.store.test_golden import CONFIG, Golden
 
 STORES = ("store-apache", "store-apache-crashed")
 MINUTE_MS = 60_000
@@ -24,12 +24,15 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
 
 @pytest.fixture
 def store(golden: Golden) -> Iterator[MessageStore]:
-    with MessageStore.open(golden.root, **OPTIONS) as store:
+    with MessageStore.open(golden.root, CONFIG) as store:
         yield store
 
 
 def records(store: MessageStore, topic: str, queue_id: int = 0) -> list[Record]:
-    raws = [store.record_at(entry.physical_offset) for entry in store.entries(topic, queue_id, 0, 1000)]
+    raws = [
+        store.reader.record_at(entry.physical_offset)
+        for entry in store.reader.entries(topic, queue_id, 0, 1000)
+    ]
     return [decode(raw) for raw in raws if raw is not None]
 
 
@@ -40,13 +43,13 @@ def same(message: Message, stored: Record) -> bool:
 def test_final_messages_are_made_alike(store: MessageStore) -> None:
     finals = [
         record
-        for topic, queue_id in store.queues()
+        for topic, queue_id in store.reader.queues()
         for record in records(store, topic, queue_id)
         if record.sys_flag & 0xC
     ]
     assert len(finals) >= 2
     for final in finals:
-        raw = store.record_at(final.prepared_offset)
+        raw = store.reader.record_at(final.prepared_offset)
         assert raw is not None
         assert same(half.committed(decode(raw)), final)
 
@@ -86,7 +89,7 @@ def test_marks_are_read(store: MessageStore) -> None:
 def test_pending_ones_are_taken_over(tmp_path: Path, name: str, open_ones: int) -> None:
     """Apache's kill left two copies of one; of what was decided nothing is asked."""
     golden = Golden(name, tmp_path)
-    store = MessageStore.open(golden.root, **OPTIONS)
+    store = MessageStore.open(golden.root, CONFIG)
     last = records(store, HALF)[-1]
     offsets = min((golden.root / "config").glob("lmqConsumerOffset.json*")).read_bytes()
     room = Transacting(
@@ -95,7 +98,7 @@ def test_pending_ones_are_taken_over(tmp_path: Path, name: str, open_ones: int) 
     asked = room.join("PG_TRANSACTION")
     requests = room.next_round(asked)
     assert [decode(request.body).body for request in requests] == [b"stays half"] * open_ones
-    raw = store.record_at(int(requests[-1].ext["commitLogOffset"]))
+    raw = store.reader.record_at(int(requests[-1].ext["commitLogOffset"]))
     assert raw is not None
     copy = decode(raw)
     queue_id = int(copy.properties["REAL_QID"])

@@ -105,7 +105,7 @@ class Transacting(Room):
 
 def asked_for(room: Transacting, request: RemotingCommand) -> Record:
     """The half message that a check names, after a look at what it says."""
-    raw = room.store.record_at(int(request.ext["commitLogOffset"]))
+    raw = room.store.reader.record_at(int(request.ext["commitLogOffset"]))
     assert raw is not None
     half = decode(raw)
     assert request.code == RequestCode.CHECK_TRANSACTION_STATE

@@ -73,8 +73,8 @@ def test_queues_in_use_keep_their_mapping(store: MessageStore) -> None:
     for queue_id in range(QUEUES):
         put(store, b"other", queue_id=queue_id)
         store.write()
-        assert store.max_offset("busy", 0) == 1
-        assert store.get("busy", 0, 0, 1).count == 1
+        assert store.reader.max_offset("busy", 0) == 1
+        assert store.reader.get("busy", 0, 0, 1).count == 1
     assert store.mappings.given_back == QUEUES + 1 - AT_MOST
     store.close()
 

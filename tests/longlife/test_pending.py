@@ -6,6 +6,7 @@ from firearrow.broker.tables import names
 from tests.life.room import Room
 from tests.life.test_delays import Delaying
 from tests.life.timing import Timing
+from tests.store.stores import drop_segments
 
 
 def delete_front(room: Room) -> None:
@@ -13,7 +14,7 @@ def delete_front(room: Room) -> None:
     for _ in range(40):
         room.put("filling", b"0" * 60_000)
         room.turn.end()
-    assert room.store.drop_segments(older_than_ms=0, now_ms=0, force=True) > 0
+    assert drop_segments(room.store, force=True) > 0
 
 
 def test_a_level_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_a_level_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
     for number in range(5):
         room.put("T", b"%d" % number, DELAY="1")
     delete_front(room)
-    assert room.store.min_offset(names.SCHEDULE_TOPIC, 0) == 5
+    assert room.store.reader.min_offset(names.SCHEDULE_TOPIC, 0) == 5
     room.put("T", b"kept", DELAY="1")
     room.timers.run(1001)
     assert room.bodies("T") == [b"kept"]
@@ -36,7 +37,7 @@ def test_the_timer_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
     room.listeners.remove(room.service.news)
     room.send(b"2", 5000)
     delete_front(room)
-    assert room.store.min_offset(names.TIMER_TOPIC, 0) == 2
+    assert room.store.reader.min_offset(names.TIMER_TOPIC, 0) == 2
     room.listeners.append(room.service.news)
     room.send(b"3", 5000)
     room.timers.run(10_000)

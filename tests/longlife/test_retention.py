@@ -88,12 +88,12 @@ def test_the_queues_follow_and_readers_are_told(tmp_path: Path) -> None:
     room.rounds()
     for queue_id in (0, 1):
         records = read(room.store, "T", queue_id)
-        first = room.store.min_offset("T", queue_id)
+        first = room.store.reader.min_offset("T", queue_id)
         assert first > 0
         assert [record.queue_offset for record in records] == list(range(first, 50))
         assert records[0].physical_offset >= room.store.min_physical
         assert room.queue_files(queue_id)[0] == first // 10 * 200
-        got = room.store.get("T", queue_id, first - 1, 32)
+        got = room.store.reader.get("T", queue_id, first - 1, 32)
         assert got.status is GetStatus.OFFSET_TOO_SMALL
         assert got.next_offset == first
     assert sorted(set(room.moved)) == [("T", 0), ("T", 1)]
@@ -103,15 +103,15 @@ def test_who_asks_before_the_queue_was_cleaned_is_told_too(tmp_path: Path) -> No
     """The log's start has moved, and the queue still names the deleted records first."""
     room = Keeping(tmp_path)
     room.fill()
-    segment = room.store.let_go_segment(modified_before_ms=room.clock.now_ms())
+    segment = room.store.cleaner.let_go_segment(modified_before_ms=room.clock.now_ms())
     assert segment is not None
     segment.discard(True)
-    assert room.store.min_offset("T", 0) == 0
-    got = room.store.get("T", 0, 0, 32)
+    assert room.store.reader.min_offset("T", 0) == 0
+    got = room.store.reader.get("T", 0, 0, 32)
     assert (got.status, got.count) == (GetStatus.OFFSET_TOO_SMALL, 0)
-    first = split(room.store.get("T", 0, got.next_offset, 1).body)[0]
+    first = split(room.store.reader.get("T", 0, got.next_offset, 1).body)[0]
     assert (first.queue_offset, first.physical_offset >= room.segments()[0]) == (got.next_offset, True)
-    assert got.next_offset == got.min_offset == room.store.min_offset("T", 0) > 0
+    assert got.next_offset == got.min_offset == room.store.reader.min_offset("T", 0) > 0
 
 
 def test_a_mapping_of_a_deleted_segment_can_be_read_on(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_mapping_of_a_deleted_segment_can_be_read_on(tmp_path: Path) -> None:
     before = (tmp_path / "commitlog" / f"{0:020d}").read_bytes()
     with (tmp_path / "commitlog" / f"{0:020d}").open("rb") as file:
         outside = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-    segment = room.store.let_go_segment(modified_before_ms=room.clock.now_ms())
+    segment = room.store.cleaner.let_go_segment(modified_before_ms=room.clock.now_ms())
     assert segment is not None
     inside = memoryview(segment)
     segment.discard(True)
@@ -133,10 +133,10 @@ def test_what_was_deleted_stays_deleted(tmp_path: Path) -> None:
     room.fill()
     room.age(73 * HOUR_MS)
     room.rounds()
-    firsts = [room.store.min_offset("T", queue_id) for queue_id in (0, 1)]
+    firsts = [room.store.reader.min_offset("T", queue_id) for queue_id in (0, 1)]
     room.store.abandon()
     with open_store(tmp_path) as store:
-        assert [store.min_offset("T", queue_id) for queue_id in (0, 1)] == firsts
+        assert [store.reader.min_offset("T", queue_id) for queue_id in (0, 1)] == firsts
         assert len(read(store)) == 50 - firsts[0]
 
 
@@ -146,10 +146,10 @@ def test_a_queue_that_lost_all_goes_on_where_it_was(tmp_path: Path) -> None:
     room.fill()
     room.age(73 * HOUR_MS)
     room.rounds()
-    assert room.store.min_offset("idle", 0) == room.store.max_offset("idle", 0) == 2
+    assert room.store.reader.min_offset("idle", 0) == room.store.reader.max_offset("idle", 0) == 2
     room.store.close()
     with open_store(tmp_path) as store:
-        assert store.max_offset("idle", 0) == 2
+        assert store.reader.max_offset("idle", 0) == 2
         assert put(store, b"3", "idle").queue_offset == 2
 
 
@@ -165,8 +165,8 @@ def test_index_files_of_deleted_messages_go(tmp_path: Path) -> None:
     files = len(list((tmp_path / "index").iterdir()))
     room.rounds()
     assert 0 < len(list((tmp_path / "index").iterdir())) < files
-    assert room.store.query("T", "k0", 32, 0, 1 << 60)[0] == []
-    assert len(room.store.query("T", "k99", 32, 0, 1 << 60)[0]) == 1
+    assert room.store.reader.query("T", "k0", 32, 0, 1 << 60)[0] == []
+    assert len(room.store.reader.query("T", "k99", 32, 0, 1 << 60)[0]) == 1
 
 
 def test_what_is_not_on_the_disk_does_not_go(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from firearrow._native.path.lane import Front
 from firearrow._native.path.news import News
 from firearrow._native.path.send import Sender
 from firearrow._native.path.turn import Turn
+from firearrow._native.store.store import InnerMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.uniqueid import UniqueIds
@@ -109,7 +110,7 @@ class Room:
         news = News()
         news.listen(self.news.append, crowd=("all",))
         self.turn = Turn(
-            self.loop, self.store, self.clock, sync_flush=sync_flush, sync_timeout_ms=1000, news=news,
+            self.loop, self.store, self.clock, sync_timeout_ms=1000, news=news,
             sync_soon=self._sync_soon, full=str, journal=Journal(folder / "journal", self.store.run, 0),
         )  # fmt: skip
         self.gate = Gate()
@@ -122,9 +123,9 @@ class Room:
 
     def park(self, line: Line, command: RemotingCommand) -> None:
         placed = self.store.put(
-            "T", 0, b"slow", b"", flag=0, sys_flag=0, born_timestamp=0, born_host=HOST, store_host=HOST,
+            InnerMessage("T", 0, b"slow", b"", born_timestamp=0, born_host=HOST, store_host=HOST),
             now_ms=self.clock.now_ms(),
-        )  # fmt: skip
+        )
         peer: Peer = line  # type: ignore[assignment]
         self.turn.park(placed.end, ("T", 0), peer, command.answer(ResponseCode.SUCCESS))
 

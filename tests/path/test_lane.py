@@ -49,7 +49,11 @@ def test_plain_sends_are_taken(room: Room) -> None:
     assert len(line.wire.writes) == 1
     assert room.news == [{("T", 0), ("T", 1)}]
     room.stats.gather()
-    assert (room.stats.put_times, room.store.max_offset("T", 0), room.store.max_offset("T", 1)) == (10, 5, 5)
+    assert (
+        room.stats.put_times,
+        room.store.reader.max_offset("T", 0),
+        room.store.reader.max_offset("T", 1),
+    ) == (10, 5, 5)
 
 
 @pytest.mark.parametrize("piece_bytes", [64, 511, 7000])
@@ -64,7 +68,7 @@ def test_very_many_topics_are_told_apart(room: Room, piece_bytes: int) -> None:
     room.loop.turn()
     assert not line.slow
     assert line.answers() == [(n, 0) for n in range(len(topics))]
-    assert [room.store.max_offset(topic, 0) for topic in topics] == [1] * len(topics)
+    assert [room.store.reader.max_offset(topic, 0) for topic in topics] == [1] * len(topics)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +104,7 @@ def test_a_queue_that_the_store_cannot_have_is_left(room: Room) -> None:
 
 def test_a_send_that_is_left_makes_no_queue(room: Room) -> None:
     Line(room).feed(plain(1, queue_id=1, DELAY="1"), plain(2, queue_id=1, long="x" * 33_000))
-    assert ("T", 1) not in room.store.queues()
+    assert ("T", 1) not in room.store.reader.queues()
 
 
 def test_a_message_without_a_unique_key_gets_one(room: Room) -> None:
@@ -108,8 +112,8 @@ def test_a_message_without_a_unique_key_gets_one(room: Room) -> None:
     line.feed(plain(1, UNIQ_KEY=""), keyless(2))
     room.loop.turn()
     assert [command.opaque for command in line.slow] == [1]
-    entry = room.store.entries("T", 0, 1, 1)[0]
-    record = room.store.record_at(entry.physical_offset)
+    entry = room.store.reader.entries("T", 0, 1, 1)[0]
+    record = room.store.reader.record_at(entry.physical_offset)
     assert record is not None
     given = UniqueIds(HOST[:-4], 1, b"salt").at(room.clock.now_ms())
     assert decode(record).properties_bytes == f"K\x01v\x02UNIQ_KEY\x01{given}\x02CLUSTER\x01c\x02".encode()
@@ -121,7 +125,7 @@ def test_one_way_sends_are_stored_and_not_answered(room: Room) -> None:
     line.feed(plain(1, oneway=True), plain(2))
     room.loop.turn()
     assert line.answers() == [(2, 0)]
-    assert room.store.max_offset("T", 0) == 2
+    assert room.store.reader.max_offset("T", 0) == 2
 
 
 def test_answers_of_both_ways_keep_their_order(room: Room) -> None:
@@ -143,11 +147,11 @@ def test_a_failed_write_refuses_all_answers_of_the_turn_in_order(room: Room) -> 
     heal()
     assert line.answers() == [(1, NOT_AVAILABLE), (2, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
     assert other.answers() == [(4, NOT_AVAILABLE)]
-    assert (room.news, room.store.max_offset("T", 0)) == ([], 0)
+    assert (room.news, room.store.reader.max_offset("T", 0)) == ([], 0)
     line.feed(plain(6))
     room.loop.turn()
     assert line.answers()[-1] == (6, 0)
-    assert room.store.max_offset("T", 0) == 1
+    assert room.store.reader.max_offset("T", 0) == 1
 
 
 def test_no_room_for_a_queue_refuses_that_message(room: Room) -> None:
@@ -164,12 +168,12 @@ def test_sync_flush_holds_answers_and_news_until_the_sync(synced: Room) -> None:
     line.feed(plain(1), plain(2, WAIT="false"), delayed(3), plain(4))
     synced.loop.turn()
     assert line.answers() == [(2, 0)]
-    assert (synced.syncs, synced.news, synced.store.max_offset("T", 0)) == (1, [], 0)
+    assert (synced.syncs, synced.news, synced.store.reader.max_offset("T", 0)) == (1, [], 0)
     synced.turn.synced(synced.store.sync())
     synced.loop.turn()
     assert line.answers() == [(2, 0), (1, 0), (3, 0), (4, 0)]
     assert synced.news == [{("T", 0)}]
-    assert synced.store.max_offset("T", 0) == 4
+    assert synced.store.reader.max_offset("T", 0) == 4
 
 
 def test_who_waits_for_the_disk_is_told_of_each_message(synced: Room) -> None:
@@ -218,7 +222,7 @@ def test_a_slow_disk_is_told_once(synced: Room) -> None:
     synced.turn.synced(synced.store.sync())
     synced.loop.turn()
     assert len(line.answers()) == 2
-    assert synced.store.max_offset("T", 0) == 2
+    assert synced.store.reader.max_offset("T", 0) == 2
 
 
 def test_the_sync_timeout_can_change(synced: Room) -> None:
@@ -283,7 +287,7 @@ def test_queues_of_a_topic_that_was_deleted_are_found_anew(room: Room) -> None:
     line.feed(plain(3))
     room.loop.turn()
     assert not line.slow
-    assert room.store.max_offset("T", 0) == 1
+    assert room.store.reader.max_offset("T", 0) == 1
 
 
 def test_a_gate_finds_every_topic_and_none_that_went() -> None:

@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.files.entries import Entries
 from firearrow._native.files.mappings import Mappings
 from firearrow._native.files.rolled import rolled_files
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import DataLoss, StoreUnreadable
 from firearrow.spark_tools.origin import QueueRange
@@ -239,9 +239,14 @@ def test_a_store_that_is_written_is_read_as_it_is_at_that_moment(tmp_path: Path)
             assert reader.log_end("s") == store.written
             store.abandon()
             store = MessageStore.open(  # noqa: PLW2901 (the staged one is gone)
-                tmp_path, segment_bytes=SEGMENT_BYTES, queue_file_bytes=QUEUE_FILE_BYTES, index_slots=10,
-                index_entries=20,
-            )  # fmt: skip
+                tmp_path,
+                StoreConfig(
+                    segment_bytes=SEGMENT_BYTES,
+                    queue_file_bytes=QUEUE_FILE_BYTES,
+                    index_slots=10,
+                    index_entries=20,
+                ),
+            )
         store.close()
     assert told.ranges == []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue
@@ -163,7 +163,7 @@ def test_a_torn_tail_is_told(root: Path) -> None:
 
 
 def test_an_empty_log_has_nothing(tmp_path: Path) -> None:
-    MessageStore.open(tmp_path, segment_bytes=4096).close()
+    MessageStore.open(tmp_path, StoreConfig(segment_bytes=4096)).close()
     with opened(tmp_path) as reader:
         assert places(reader) == []
         assert reader.log_end("s") == 0

@@ -10,7 +10,7 @@ from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import End, Spans, find, from_answer, walk
 from firearrow._native.store.hash import java_hash
 from firearrow._native.store.record import RecordError
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import MessageStore, StoreConfig
 from tests.spark.record_bytes import properties_bytes, record_bytes
 from tests.spark.stores import Golden
 from tests.store.stores import HOST_V6, put
@@ -130,7 +130,7 @@ def test_a_wrong_crc_is_told_when_it_is_asked_for() -> None:
 
 def test_long_topics_and_ipv6_hosts_are_records_too(tmp_path: Path) -> None:
     long = "%RETRY%" + "g" * 200
-    with MessageStore.open(tmp_path, segment_bytes=65536, queue_file_bytes=2000) as store:
+    with MessageStore.open(tmp_path, StoreConfig(segment_bytes=65536, queue_file_bytes=2000)) as store:
         put(store, b"v2", long)
         put(store, b"v6", born_host=HOST_V6, store_host=HOST_V6)
         put(store, b"both", long, born_host=HOST_V6)

@@ -10,7 +10,8 @@ from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.places import Placed
 from firearrow._native.store.record import Record, decode
 from firearrow._native.store.segment import zero_range
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.sole import discard
+from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 HOST_V6 = bytes(range(16)) + (10911).to_bytes(4, "big")
@@ -25,7 +26,7 @@ def open_store(root: Path, **options: Any) -> MessageStore:  # noqa: ANN401
         "index_slots": 10,
         "index_entries": 20,
     }
-    return MessageStore.open(root, **{**small, **options})
+    return MessageStore.open(root, StoreConfig(**{**small, **options}))
 
 
 def needs_zeroing(folder: Path) -> None:
@@ -56,7 +57,30 @@ def put(
     **options: Any,  # noqa: ANN401
 ) -> Placed:
     given: dict[str, Any] = {"flag": 0, "sys_flag": 0, "born_host": HOST, "store_host": HOST, **options}
-    return store.put(topic, queue_id, body, properties, born_timestamp=now_ms, now_ms=now_ms, **given)
+    return store.put(
+        InnerMessage(topic, queue_id, body, properties, born_timestamp=now_ms, **given), now_ms=now_ms
+    )
+
+
+def drop_segments(
+    store: MessageStore, *, modified_before_ms: int = 1 << 60, force: bool = False, at_most: int = 10
+) -> int:
+    """Delete the log's oldest segments at once, as retention does bit by bit: queues and index follow. How many.
+    `force`: as on a full disk, which keeps no segment for the log."""
+    store.flush_queues()
+    dropped = 0
+    while dropped < at_most:
+        segment = store.cleaner.let_go_segment(modified_before_ms=modified_before_ms)
+        if segment is None:
+            break
+        store.cleaner.discard_segment(segment, reuse=not force)
+        dropped += 1
+    if dropped:
+        for topic, queue_id in store.reader.queues():
+            store.cleaner.clean_queue(topic, queue_id)
+        for file in store.cleaner.let_go_index_files():
+            discard(file)
+    return dropped
 
 
 def item(body: bytes, properties: bytes = b"", flag: int = 0) -> bytes:
@@ -78,9 +102,9 @@ def split(body: bytes) -> list[Record]:
 def read(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[Record]:
     """Every visible message of a queue, by pulls."""
     records: list[Record] = []
-    at, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    at, end = store.reader.min_offset(topic, queue_id), store.reader.max_offset(topic, queue_id)
     while at < end:
-        got = store.get(topic, queue_id, at, 32)
+        got = store.reader.get(topic, queue_id, at, 32)
         assert got.next_offset > at, got
         records += split(got.body)
         at = got.next_offset

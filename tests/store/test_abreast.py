@@ -66,7 +66,7 @@ def test_queues_in_great_number_are_on_the_disk_before_the_checkpoint(tmp_path: 
         put(store, b"first", f"T{number}")
     store.write()
     store.flush_queues()
-    vouched = store.flushed_queues
+    vouched = store.cleaner.flushed_queues
     for number in range(200):
         put(store, b"second", f"T{number}")
     store.write()
@@ -77,7 +77,7 @@ def test_queues_in_great_number_are_on_the_disk_before_the_checkpoint(tmp_path: 
             store.flush_queues()
     finally:
         heal()
-    assert store.flushed_queues == vouched
+    assert store.cleaner.flushed_queues == vouched
     store.abandon()
     with open_store(tmp_path) as again:
         for number in range(200):

@@ -8,7 +8,7 @@ import pytest
 
 from firearrow._native.store.store import MessageStore
 from tests.damage.filled import messages
-from tests.store.stores import QUEUE_FILE_BYTES, open_store, properties_of, put
+from tests.store.stores import QUEUE_FILE_BYTES, drop_segments, open_store, properties_of, put
 
 COUNT = 60
 TOPICS = ("A", "B", "C")
@@ -21,7 +21,7 @@ def encoded(physical: int, size: int, tags: int = 0) -> bytes:
 
 def neighbour(store: MessageStore, number: int) -> bytes:
     """Of another queue: a good record stands there, of another place."""
-    other = store.entries("A", 0, number - 1 if number else 1, 1)[0]
+    other = store.reader.entries("A", 0, number - 1 if number else 1, 1)[0]
     return encoded(other.physical_offset, other.size)
 
 
@@ -33,7 +33,7 @@ GARBLED: dict[str, Entry] = {
     "another queue's": neighbour,
     "huge": lambda store, number: encoded(100, (1 << 31) - 2),
     "inside a record": lambda store, number: encoded(
-        store.entries("B", 0, number, 1)[0].physical_offset + 7, 100
+        store.reader.entries("B", 0, number, 1)[0].physical_offset + 7, 100
     ),
 }
 
@@ -80,43 +80,43 @@ def test_every_record_is_served_and_the_entries_are_put_right(
         for number, data in zip(numbers, garbled, strict=True):
             write_entry(tmp_path, number, data)
         assert found(store) == EXPECTED
-        lines = store.take_strays()
+        lines = store.reader.take_strays()
         assert len(lines) == len(numbers)
         for number, line in zip(numbers, lines, strict=True):
             assert f"entry {number} of queue 0 of B" in line
             assert "put right" in line
         assert [read_entry(tmp_path, number) for number in numbers] == before
         assert found(store) == EXPECTED
-        assert store.take_strays() == []
-        assert store.get("B", 0, numbers[0], 1, tags=frozenset({ord("t")})).count == 1
+        assert store.reader.take_strays() == []
+        assert store.reader.get("B", 0, numbers[0], 1, tags=frozenset({ord("t")})).count == 1
     with open_store(tmp_path) as store:
         assert found(store) == EXPECTED
 
 
 def test_a_record_that_is_damaged_itself_is_passed_over_and_told_once(tmp_path: Path) -> None:
     with filled(tmp_path) as store:
-        place = store.entries("B", 0, 30, 1)[0].physical_offset
+        place = store.reader.entries("B", 0, 30, 1)[0].physical_offset
         segment = tmp_path / "commitlog" / f"{place - place % 4096:020d}"
         with segment.open("r+b") as file:
             os.pwrite(file.fileno(), b"\0\0\0\7", place % 4096)
         for _ in range(3):
             assert found(store) == {number: body for number, body in EXPECTED.items() if number != 30}
-        [line] = store.take_strays()
+        [line] = store.reader.take_strays()
         assert "passed over" in line
         assert "firearrow store repair" in line
-        got = store.get("B", 0, 30, 1)
+        got = store.reader.get("B", 0, 30, 1)
         assert (got.count, got.next_offset) == (1, 32)
 
 
 def test_entries_below_the_log_s_start_are_no_strays(tmp_path: Path) -> None:
     with filled(tmp_path) as store:
         store.sync()
-        assert store.drop_segments(older_than_ms=0, now_ms=0, force=True, at_most=1) == 1
-        low = store.min_offset("B", 0)
+        assert drop_segments(store, force=True, at_most=1) == 1
+        low = store.reader.min_offset("B", 0)
         assert low > 0
-        assert store.get("B", 0, 0, 1).next_offset == low
+        assert store.reader.get("B", 0, 0, 1).next_offset == low
         assert found(store) == {number: body for number, body in EXPECTED.items() if number >= low}
-        assert store.take_strays() == []
+        assert store.reader.take_strays() == []
         write_entry(tmp_path, low + 5, bytes(20))
         assert found(store) == {number: body for number, body in EXPECTED.items() if number >= low}
-        assert len(store.take_strays()) == 1
+        assert len(store.reader.take_strays()) == 1

@@ -11,6 +11,7 @@ import pytest
 from firearrow._native.store.faults import StoreDamaged, StoreForeign, StoreLocked
 from firearrow._native.store.places import PutRefused
 from firearrow._native.store.segment import fail_next, heal
+from firearrow._native.store.store import InnerMessage
 from tests.store.stores import HOST, bodies, item, open_store, properties_of, put
 
 
@@ -103,7 +104,7 @@ def test_a_batch_without_room_stages_nothing(tmp_path: Path) -> None:
         fail_next("reserve", errno.ENOSPC)
         with pytest.raises(PutRefused, match="disk"):
             store.put_batch(
-                "T", 0, items, sys_flag=0, born_timestamp=1, born_host=HOST, store_host=HOST, now_ms=1
+                InnerMessage("T", 0, items, b"", born_timestamp=1, born_host=HOST, store_host=HOST), now_ms=1
             )
         heal()
         assert store.staged_bytes == staged
@@ -121,7 +122,7 @@ def test_a_failed_sync_stops_the_store(tmp_path: Path) -> None:
         store.sync()
     heal()
     assert not store.writable
-    assert store.max_offset("T", 0) == 0
+    assert store.reader.max_offset("T", 0) == 0
     with pytest.raises(PutRefused, match="store"):
         put(store, b"b")
     store.abandon()

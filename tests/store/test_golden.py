@@ -13,17 +13,17 @@ import pytest
 
 from firearrow._native.store.hash import java_hash
 from firearrow._native.store.record import Record
-from firearrow._native.store.store import GetStatus, MessageStore
+from firearrow._native.store.store import GetStatus, MessageStore, StoreConfig
 from tests.golden import GOLDEN
 from tests.store.stores import read, split
 
-OPTIONS: dict[str, Any] = {
-    "segment_bytes": 262144,
-    "queue_file_bytes": 6000,
-    "index_slots": 1000,
-    "index_entries": 1000,
-    "lmq": True,
-}
+CONFIG = StoreConfig(
+    segment_bytes=262144,
+    queue_file_bytes=6000,
+    index_slots=1000,
+    index_entries=1000,
+    lmq=True,
+)
 OURS = {"commitlog", "consumequeue", "index", "checkpoint", "abort", "abort.bak", "lock"}
 
 
@@ -83,8 +83,8 @@ def check_queues(store: MessageStore, golden: Golden) -> None:
     seen = 0
     for topic, queue in golden.queues():
         number = queue["queueId"]
-        assert store.min_offset(topic, number) == queue["minOffset"], topic
-        assert store.max_offset(topic, number) == queue["maxOffset"], topic
+        assert store.reader.min_offset(topic, number) == queue["minOffset"], topic
+        assert store.reader.max_offset(topic, number) == queue["maxOffset"], topic
         records = read(store, topic, number)
         assert len(records) == len(queue["messages"]), topic
         for record, told in zip(records, queue["messages"], strict=True):
@@ -94,7 +94,7 @@ def check_queues(store: MessageStore, golden: Golden) -> None:
 
 
 def test_every_message_is_where_apache_says(golden: Golden) -> None:
-    with MessageStore.open(golden.root, **OPTIONS) as store:
+    with MessageStore.open(golden.root, CONFIG) as store:
         check_queues(store, golden)
     assert golden.unknown_parts() == golden.untouched
 
@@ -103,7 +103,7 @@ def test_queues_and_index_are_rebuilt_from_the_log(golden: Golden) -> None:
     for name in ("consumequeue", "index"):
         for path in sorted((golden.root / name).rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
-    with MessageStore.open(golden.root, **OPTIONS) as store:
+    with MessageStore.open(golden.root, CONFIG) as store:
         check_queues(store, golden)
         check_keys(store, golden)
 
@@ -119,7 +119,7 @@ def check_keys(store: MessageStore, golden: Golden) -> None:
             keys += [(told["properties"]["UNIQ_KEY"], False)] if "UNIQ_KEY" in told["properties"] else []
             keys += [(told["tags"], True)] if told.get("tags") else []
             for key, tag in keys:
-                records, _, _ = store.query(topic, key, 2000, 0, 1 << 50, tag)
+                records, _, _ = store.reader.query(topic, key, 2000, 0, 1 << 50, tag)
                 assert wanted in {split(record)[0].physical_offset for record in records}, (topic, key, tag)
                 checked["tag" if tag else "key"] += 1
     assert checked["key"] > 400
@@ -127,12 +127,12 @@ def check_keys(store: MessageStore, golden: Golden) -> None:
 
 
 def test_every_key_and_tag_finds_its_message(golden: Golden) -> None:
-    with MessageStore.open(golden.root, **OPTIONS) as store:
+    with MessageStore.open(golden.root, CONFIG) as store:
         check_keys(store, golden)
 
 
 def test_tags_are_tested_on_the_queue_entry(golden: Golden) -> None:
-    with MessageStore.open(golden.root, **OPTIONS) as store:
+    with MessageStore.open(golden.root, CONFIG) as store:
         tested = 0
         for topic, queue in golden.queues():
             if topic == "SCHEDULE_TOPIC_XXXX":  # its entries hold deliver times
@@ -141,7 +141,7 @@ def test_tags_are_tested_on_the_queue_entry(golden: Golden) -> None:
                 found: list[int] = []
                 at = queue["minOffset"]
                 while at < queue["maxOffset"]:
-                    got = store.get(topic, queue["queueId"], at, 32, tags=frozenset({java_hash(tag)}))
+                    got = store.reader.get(topic, queue["queueId"], at, 32, tags=frozenset({java_hash(tag)}))
                     assert got.status in (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE)
                     found += [record.physical_offset for record in split(got.body)]
                     at = got.next_offset

@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.store.dispatch import multi_names
 from firearrow._native.store.places import Placed, PutRefused
 from firearrow._native.store.segment import fail_next, heal
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore
 from tests.store.stores import HOST, bodies, item, open_store, properties_of, put
 
 
@@ -34,7 +34,7 @@ def test_one_record_stands_in_every_queue(tmp_path: Path) -> None:
             put(store, b"plain", queue_id=2)
             if n % 7 == 0:
                 assert bodies(store, "%LMQ%all") == [
-                    b"%d" % m for m in range(store.max_offset("%LMQ%all", 0))
+                    b"%d" % m for m in range(store.reader.max_offset("%LMQ%all", 0))
                 ]
                 store.write()
         store.write()
@@ -122,14 +122,14 @@ def test_some_topics_are_not_dispatched_whatever_they_say(tmp_path: Path, topic:
         put(store, b"x", topic, properties=stale)
         store.write()
     with open_store(tmp_path, lmq=True) as store:
-        assert store.queues() == [(topic, 0)]
+        assert store.reader.queues() == [(topic, 0)]
 
 
 def test_without_light_queues_the_properties_say_nothing(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         put_lit(store, b"x", "%LMQ%a")
         store.write()
-        assert store.queues() == [("T", 1)]
+        assert store.reader.queues() == [("T", 1)]
 
 
 def test_a_batch_may_not_name_places(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_batch_may_not_name_places(tmp_path: Path) -> None:
     def put_two(properties: bytes) -> None:
         items = item(b"1") + item(b"2", properties)
         store.put_batch(
-            "T", 0, items, sys_flag=0, born_timestamp=1, now_ms=1, born_host=HOST, store_host=HOST
+            InnerMessage("T", 0, items, b"", born_timestamp=1, born_host=HOST, store_host=HOST), now_ms=1
         )
 
     with open_store(tmp_path, lmq=True) as store:
@@ -149,7 +149,7 @@ def test_a_batch_may_not_name_places(tmp_path: Path) -> None:
             put_two(places)
         store.write()
         assert bodies(store) == [b"1", b"2"]
-        assert store.queues() == [("T", 0)]
+        assert store.reader.queues() == [("T", 0)]
 
 
 def test_a_dropped_light_queue_is_no_longer_counted(tmp_path: Path) -> None:

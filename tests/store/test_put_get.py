@@ -10,7 +10,7 @@ from firearrow._native.store.hash import java_hash
 from firearrow._native.store.places import PutRefused
 from firearrow._native.store.record import decode
 from firearrow._native.store.segment import fail_next, heal
-from firearrow._native.store.store import GetStatus, MessageStore
+from firearrow._native.store.store import GetStatus, InnerMessage, MessageStore
 from tests.store.stores import HOST, HOST_V6, bodies, item, open_store, properties_of, put, read, split
 
 
@@ -54,7 +54,7 @@ def test_a_long_retry_topic_makes_a_v2_record(store: MessageStore) -> None:
         topic = "%RETRY%".ljust(length, "g")
         placed = put(store, b"", topic=topic)
         store.write()
-        raw = store.record_at(placed.physical_offset)
+        raw = store.reader.record_at(placed.physical_offset)
         assert raw is not None
         assert raw[4:8].hex() == magic
         assert [record.topic for record in read(store, topic)] == [topic]
@@ -80,7 +80,7 @@ def test_limits_at_and_one_past(store: MessageStore) -> None:
 
 def batch(store: MessageStore, items: bytes) -> tuple[int, ...]:
     placed = store.put_batch(
-        "T", 0, items, sys_flag=0, born_timestamp=1, born_host=HOST, store_host=HOST, now_ms=1
+        InnerMessage("T", 0, items, b"", born_timestamp=1, born_host=HOST, store_host=HOST), now_ms=1
     )
     return placed.physical_offsets
 
@@ -131,7 +131,7 @@ def test_prepared_and_rolled_back_messages_stay_out_of_queues(store: MessageStor
     store.write()
     assert [one.queue_offset for one in placed] == [0, 0, 0, 1]
     assert [record.sys_flag for record in read(store)] == [0x8, 0]
-    assert all(store.record_at(one.physical_offset) is not None for one in placed)
+    assert all(store.reader.record_at(one.physical_offset) is not None for one in placed)
 
 
 def test_a_delayed_message_has_its_deliver_time_in_the_queue(store: MessageStore) -> None:
@@ -140,7 +140,7 @@ def test_a_delayed_message_has_its_deliver_time_in_the_queue(store: MessageStore
             store, b"", topic="SCHEDULE_TOPIC_XXXX", properties=properties_of(DELAY=level, TAGS="a"), now_ms=5
         )
     store.write()
-    entries = store.entries("SCHEDULE_TOPIC_XXXX", 0, 0, 9)
+    entries = store.reader.entries("SCHEDULE_TOPIC_XXXX", 0, 0, 9)
     assert [entry.tags_code for entry in entries] == [1005, 10005, 7200005]
 
 
@@ -161,47 +161,49 @@ def test_offsets_against_the_ends(
     for number in range(3):
         put(store, b"%d" % number)
     store.write()
-    got = store.get("T", 0, offset, 32)
+    got = store.reader.get("T", 0, offset, 32)
     assert (got.status, got.next_offset, got.min_offset, got.max_offset) == (status, next_offset, 0, 3)
     assert got.count == len(split(got.body))
 
 
 def test_an_unknown_queue_answers_as_an_empty_one(store: MessageStore) -> None:
     for queue_id in (0, -1, 1 << 40):
-        got = store.get("Nobody", queue_id, 5, 32)
+        got = store.reader.get("Nobody", queue_id, 5, 32)
         assert (got.status, got.next_offset) == (GetStatus.NO_MESSAGE_IN_QUEUE, 0)
-    assert store.queues() == []
+    assert store.reader.queues() == []
 
 
 def test_limits_of_a_pull(store: MessageStore) -> None:
     for _ in range(40):
         put(store, b"x" * 100)
     store.write()
-    size = store.entries("T", 0, 0, 1)[0].size
-    assert store.get("T", 0, 0, 64).count == 10  # a get ends with the queue file: 200 bytes hold 10 entries
-    assert store.get("T", 0, 0, 5).count == 5
-    assert store.get("T", 0, 0, 5, max_bytes=3 * size).count == 3
-    assert store.get("T", 0, 0, 5, max_bytes=3 * size - 1).count == 2
-    assert store.get("T", 0, 0, 5, max_bytes=1).count == 1
-    store.set_limits(
-        bytes_in_memory=10**6, count_in_memory=7, bytes_on_disk=10**6, count_on_disk=4, filter_bytes=16000
-    )
-    assert store.get("T", 0, 0, 32).count == 7
-    store.in_memory_bytes = -1
-    assert store.get("T", 0, 0, 32).count == 4
-    assert store.get("T", 0, 0, 32).far_behind
+    size = store.reader.entries("T", 0, 0, 1)[0].size
+    assert (
+        store.reader.get("T", 0, 0, 64).count == 10
+    )  # a get ends with the queue file: 200 bytes hold 10 entries
+    assert store.reader.get("T", 0, 0, 5).count == 5
+    assert store.reader.get("T", 0, 0, 5, max_bytes=3 * size).count == 3
+    assert store.reader.get("T", 0, 0, 5, max_bytes=3 * size - 1).count == 2
+    assert store.reader.get("T", 0, 0, 5, max_bytes=1).count == 1
+    limits = {"bytes_in_memory": 10**6, "count_in_memory": 7, "bytes_on_disk": 10**6, "count_on_disk": 4}
+    limits["filter_bytes"] = 16000
+    store.reader.set_limits(in_memory_bytes=1 << 40, **limits)
+    assert store.reader.get("T", 0, 0, 32).count == 7
+    store.reader.set_limits(in_memory_bytes=-1, **limits)
+    assert store.reader.get("T", 0, 0, 32).count == 4
+    assert store.reader.get("T", 0, 0, 32).far_behind
 
 
 def test_tags_and_filters_choose(store: MessageStore) -> None:
     for tag in ("a", "b", "a", "c"):
         put(store, tag.encode(), properties=properties_of(TAGS=tag))
     store.write()
-    got = store.get("T", 0, 0, 32, tags=frozenset({java_hash("a")}))
+    got = store.reader.get("T", 0, 0, 32, tags=frozenset({java_hash("a")}))
     assert [record.body for record in split(got.body)] == [b"a", b"a"]
     assert got.next_offset == 4
-    got = store.get("T", 0, 0, 32, tags=frozenset({java_hash("zz")}))
+    got = store.reader.get("T", 0, 0, 32, tags=frozenset({java_hash("zz")}))
     assert (got.status, got.next_offset, got.body) == (GetStatus.NO_MATCHED_MESSAGE, 4, b"")
-    got = store.get("T", 0, 0, 32, accept=lambda record: b"TAGS\1b" in bytes(record))
+    got = store.reader.get("T", 0, 0, 32, accept=lambda record: b"TAGS\1b" in bytes(record))
     assert [record.body for record in split(got.body)] == [b"b"]
 
 
@@ -225,7 +227,7 @@ def test_keys_and_tags_are_found_in_their_own_topics(tmp_path: Path) -> None:
                 ("t", True, own),
                 (f"u{number}", False, [b"%d" % number]),
             ):
-                records, _, _ = store.query(topic, key, 32, 0, 1 << 40, tag)
+                records, _, _ = store.reader.query(topic, key, 32, 0, 1 << 40, tag)
                 assert [decode(record).body for record in records] == wanted
 
 
@@ -234,20 +236,20 @@ def test_search_by_time(store: MessageStore) -> None:
         put(store, b"", now_ms=now_ms)
     store.write()
     times = (0, 1000, 1500, 2000, 3000, 3001)
-    assert [store.offset_by_time("T", 0, at) for at in times] == [0, 0, 1, 1, 3, 4]
-    assert [store.store_time("T", 0, at) for at in (-1, 0, 3, 4)] == [-1, 1000, 3000, -1]
-    assert store.earliest_store_time() == 1000
+    assert [store.reader.offset_by_time("T", 0, at) for at in times] == [0, 0, 1, 1, 3, 4]
+    assert [store.reader.store_time("T", 0, at) for at in (-1, 0, 3, 4)] == [-1, 1000, 3000, -1]
+    assert store.reader.earliest_store_time() == 1000
 
 
 def test_a_place_that_is_no_record_gives_nothing(store: MessageStore) -> None:
     inner = put(store, b"inner")
     store.write()
-    raw = store.record_at(inner.physical_offset)
+    raw = store.reader.record_at(inner.physical_offset)
     assert raw is not None
     forged = put(store, raw)  # a body that looks like a record
     store.write()
     for offset in (-1, 1, forged.physical_offset + 88, store.written, 1 << 62):
-        assert store.record_at(offset) is None
+        assert store.reader.record_at(offset) is None
 
 
 def test_what_was_written_last_is_read_while_more_is_staged_and_after_a_failed_write(

@@ -83,7 +83,7 @@ def test_a_tag_is_found_wherever_it_stands(texts: list[bytes]) -> None:
         for text in texts:
             put(store, b"", properties=text)
         store.write()
-        found = [entry.tags_code for entry in store.entries("T", 0, 0, len(texts))] if texts else []
+        found = [entry.tags_code for entry in store.reader.entries("T", 0, 0, len(texts))] if texts else []
         assert found == [java_hash(tag_of(text)) for text in texts]
 
 
@@ -130,7 +130,7 @@ def test_every_changed_byte_of_a_record_is_refused_or_read(tmp_path: Path) -> No
     with open_store(tmp_path) as store:
         placed = put(store, b"the body", properties=properties_of(KEYS="k"))
         store.write()
-        raw = store.record_at(placed.physical_offset)
+        raw = store.reader.record_at(placed.physical_offset)
     assert raw is not None
     for at in range(len(raw)):
         for value in (0, 1, 0x7F, 0x80, 0xFF):
@@ -179,7 +179,7 @@ def test_a_store_with_random_damage_opens_or_is_refused(part: str, at: int, nois
         except StoreError:
             return
         for offset in range(-1, 32):
-            store.get("T", 0, offset, 32)
+            store.reader.get("T", 0, offset, 32)
         for number in range(30):
-            store.query("T", f"k{number}", 32, 0, 1 << 40)
+            store.reader.query("T", f"k{number}", 32, 0, 1 << 40)
         store.close()

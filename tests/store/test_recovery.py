@@ -12,6 +12,7 @@ from tests.store.stores import (
     QUEUE_FILE_BYTES,
     SEGMENT_BYTES,
     bodies,
+    drop_segments,
     log_records,
     open_store,
     properties_of,
@@ -53,7 +54,7 @@ def test_all_that_was_written_is_there_again(tmp_path: Path, kill: bool) -> None
         assert bodies(store) == sent[::2]
         assert bodies(store, queue_id=1) == sent[1::2]
         for number in range(COUNT):
-            found, _, _ = store.query("T", f"k{number}", 32, 0, 1 << 40)
+            found, _, _ = store.reader.query("T", f"k{number}", 32, 0, 1 << 40)
             assert len(found) == 1
     assert not (tmp_path / "abort").exists()
     assert [record.body for record in log_records(tmp_path)] == sent
@@ -64,7 +65,7 @@ def test_staged_and_never_written_is_not_there_after_a_kill(tmp_path: Path) -> N
     put(store, b"written")
     store.write()
     put(store, b"staged")
-    assert store.max_offset("T", 0) == 1
+    assert store.reader.max_offset("T", 0) == 1
     store.abandon()
     with open_store(tmp_path) as store:
         assert bodies(store) == [b"written"]
@@ -80,7 +81,7 @@ def test_lost_queues_and_index_are_rebuilt_as_they_were(tmp_path: Path, lost: st
     with open_store(tmp_path) as store:
         assert bodies(store) == sent[::2]
         assert bodies(store, queue_id=1) == sent[1::2]
-        assert all(len(store.query("T", f"k{n}", 32, 0, 1 << 40)[0]) == 1 for n in range(COUNT))
+        assert all(len(store.reader.query("T", f"k{n}", 32, 0, 1 << 40)[0]) == 1 for n in range(COUNT))
     assert contents(tmp_path / "consumequeue") == before
 
 
@@ -158,9 +159,9 @@ def test_sync_flush_shows_nothing_that_a_crash_can_take_back(tmp_path: Path) -> 
         placed = put(store, b"one")
         put(store, b"two")
         store.write()
-        assert store.max_offset("T", 0) == 0
-        assert store.record_at(0) is None
-        assert store.get("T", 0, 0, 32).count == 0
+        assert store.reader.max_offset("T", 0) == 0
+        assert store.reader.record_at(0) is None
+        assert store.reader.get("T", 0, 0, 32).count == 0
         assert store.sync() == store.written
         store.confirm(placed.end)
         assert bodies(store) == [b"one"]
@@ -190,15 +191,15 @@ def test_old_segments_go_and_the_queues_follow(tmp_path: Path) -> None:
     sent = fill(tmp_path)
     with open_store(tmp_path) as store:
         segments = len(os.listdir(tmp_path / "commitlog"))
-        assert store.drop_segments(older_than_ms=1 << 40, now_ms=0) == 0
-        assert store.drop_segments(older_than_ms=0, now_ms=0, force=True, at_most=1) == 1
-        first = store.min_offset("T", 0)
+        assert drop_segments(store, modified_before_ms=-1 << 40) == 0
+        assert drop_segments(store, force=True, at_most=1) == 1
+        first = store.reader.min_offset("T", 0)
         assert first > 0
         assert bodies(store) == sent[::2][first:]
-        assert store.drop_segments(older_than_ms=0, now_ms=0, force=True, at_most=100) == segments - 2
-        first = store.min_offset("T", 0)
+        assert drop_segments(store, force=True, at_most=100) == segments - 2
+        first = store.reader.min_offset("T", 0)
     with open_store(tmp_path) as store:
-        assert store.min_offset("T", 0) == first
+        assert store.reader.min_offset("T", 0) == first
         assert [record.queue_offset for record in read(store)] == list(range(first, COUNT // 2))
 
 
@@ -207,7 +208,7 @@ def test_a_dropped_topic_begins_anew(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         put(store, b"other", topic="U")
         assert store.drop_topic("T") == 2
-        assert ("T", 0) not in store.queues()
-        assert store.max_offset("T", 0) == 0
+        assert ("T", 0) not in store.reader.queues()
+        assert store.reader.max_offset("T", 0) == 0
         assert bodies(store, "U") == [b"other"]
         assert put(store, b"again").queue_offset == 0

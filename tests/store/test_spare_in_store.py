@@ -10,7 +10,7 @@ import pytest
 
 from firearrow._native.store import spare as module
 from firearrow._native.store.store import MessageStore
-from tests.store.stores import bodies, needs_zeroing, open_store, put
+from tests.store.stores import bodies, drop_segments, needs_zeroing, open_store, put
 
 EVER = 1 << 60
 
@@ -18,7 +18,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from firearrow._native.store import names, sole, spare
-from tests.store.stores import open_store, put
+from tests.store.stores import drop_segments, open_store, put
 root, last = Path(sys.argv[1]), int(sys.argv[2])
 sole.PIECE_BYTES = 1024
 calls = 0
@@ -41,7 +41,7 @@ for number in range(40):
 store.flush_queues()
 os.rename, os.fsync, os.unlink = counted(os.rename), counted(os.fsync), counted(os.unlink)
 spare.zero_range = counted(spare.zero_range)
-assert store.drop_segments(older_than_ms=0, now_ms=1 << 60, at_most=1) == 1
+assert drop_segments(store, at_most=1) == 1
 for number in range(40, 60):
     put(store, b"%0400d" % number)
     store.write()
@@ -75,7 +75,7 @@ def test_the_log_goes_on_in_its_old_files(root: Path) -> None:
         fill(store)
         for first in range(40, 200, 8):
             before = inodes(root)
-            assert store.drop_segments(older_than_ms=0, now_ms=EVER, at_most=1) == 1
+            assert drop_segments(store, at_most=1) == 1
             fill(store, first, 8)
             store.prepare()
             assert before[min(before)] in inodes(root).values()
@@ -89,7 +89,7 @@ def test_the_log_goes_on_in_its_old_files(root: Path) -> None:
 def test_a_clean_stop_leaves_none(root: Path) -> None:
     with open_store(root) as store:
         fill(store)
-        store.drop_segments(older_than_ms=0, now_ms=EVER, at_most=1)
+        drop_segments(store, at_most=1)
         assert "spare" in names(root)
     assert "spare" not in names(root)
 
@@ -119,7 +119,7 @@ def test_where_its_new_name_cannot_be_synced_a_new_file_is_made(
 ) -> None:
     with open_store(root) as store:
         fill(store)
-        store.drop_segments(older_than_ms=0, now_ms=EVER, at_most=1)
+        drop_segments(store, at_most=1)
         monkeypatch.setattr(module, "sync_folder", failing_folder)
         fill(store, 40, 20)
         assert len(bodies(store)) > 50

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow._native.wire.sends import SendAnswer, SendFrames, post
+from firearrow._native.wire.sends import SendAnswer, SendFields, SendFrames, post
 from tests.golden import Recorded, session
 from tests.wire.test_calls import Client, Failed, asked, run
 from tests.wire.test_conn import Transport
@@ -51,13 +51,14 @@ def written_again(line: dict[str, object], body: bytes) -> bytes:
         int(ext["g"]),
         ext.get("i", "").encode(),
         body,
+        SendFields(
+            code=int(str(line["code"])),
+            sys_flag=int(ext["f"]),
+            flag=int(ext["h"]),
+            reconsume_times=int(ext["j"]),
+            max_reconsume_times=int(ext.get("l", "-1")),
+        ),
         broker_name=ext.get("n"),
-        code=int(str(line["code"])),
-        sys_flag=int(ext["f"]),
-        flag=int(ext["h"]),
-        batch=ext["m"] == "true",
-        reconsume_times=int(ext["j"]),
-        max_reconsume_times=int(ext.get("l", "-1")),
         oneway=line["kind"] == "oneway",
     )
 
@@ -82,8 +83,9 @@ def test_every_field_of_a_frame_is_read_back(binary: bool) -> None:
     frames = SendFrames('g"\\', "tö\x01", default_topic="D", default_queues=9, unit_mode=True, binary=binary)
     for body in (b"", bytes(range(256)) * 100):
         frame = frames.frame(
-            7, 3, -5, b'a\x01"\x02', body, broker_name="b\n", code=320, sys_flag=1, flag=-2, batch=True,
-            reconsume_times=4, max_reconsume_times=16, oneway=True,
+            7, 3, -5, b'a\x01"\x02', body,
+            SendFields(code=320, sys_flag=1, flag=-2, reconsume_times=4, max_reconsume_times=16),
+            broker_name="b\n", oneway=True,
         )  # fmt: skip
         command = RemotingCommand.decode(frame)
         assert command.ext == {

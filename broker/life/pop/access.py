@@ -81,7 +81,7 @@ class Access:
     def next_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Where the next pop of the group would begin; nothing is committed."""
         known = self._offsets.committed(group, topic, queue_id)
-        return max(known, self._store.min_offset(topic, queue_id))
+        return max(known, self._store.reader.min_offset(topic, queue_id))
 
     def _check_group(self, name: str) -> None:
         group = self._groups.find(name)

@@ -88,7 +88,7 @@ class Popping:
             return
         room = wanted.most - popped.count
         if room <= 0:
-            popped.rest += self._store.max_offset(topic, queue_id) - start
+            popped.rest += self._store.reader.max_offset(topic, queue_id) - start
             return
         start, got = self._read(wanted, topic, queue_id, start, room)
         if got.count:
@@ -103,11 +103,11 @@ class Popping:
 
     def _read(self, wanted: Wanted, topic: str, queue_id: int, start: int, room: int) -> tuple[int, Got]:
         tags, accept = wanted.selection
-        got = self._store.get(topic, queue_id, start, room, tags=tags, accept=accept)
+        got = self._store.reader.get(topic, queue_id, start, room, tags=tags, accept=accept)
         if got.status not in WRONG_PLACE:
             return start, got
         self._offsets.commit(wanted.group, topic, queue_id, got.next_offset)
-        return got.next_offset, self._store.get(
+        return got.next_offset, self._store.reader.get(
             topic, queue_id, got.next_offset, room, tags=tags, accept=accept
         )
 
@@ -192,16 +192,16 @@ class Popping:
 
     def _first(self, wanted: Wanted, topic: str, queue_id: int) -> int:
         """For a group that never consumed the queue."""
-        low = self._store.min_offset(topic, queue_id)
+        low = self._store.reader.min_offset(topic, queue_id)
         if wanted.from_start or topic.startswith(names.RETRY_PREFIX):
             return low
         if self._config.options.pop_from_memory and low <= 0 and self._begins_in_memory(topic, queue_id):
             return 0
-        return max(self._store.max_offset(topic, queue_id) - 1, 0)
+        return max(self._store.reader.max_offset(topic, queue_id) - 1, 0)
 
     def _begins_in_memory(self, topic: str, queue_id: int) -> bool:
-        first = self._store.entries(topic, queue_id, 0, 1)
-        return bool(first) and self._store.is_near_end(first[0].physical_offset)
+        first = self._store.reader.entries(topic, queue_id, 0, 1)
+        return bool(first) and self._store.reader.is_near_end(first[0].physical_offset)
 
 
 def _places(body: bytes) -> Iterator[tuple[int, int]]:

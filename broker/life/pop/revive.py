@@ -103,7 +103,8 @@ class ReviveService:
     def start(self) -> None:
         for number in range(self._config.options.revive_queues):
             queue = ReviveQueue(
-                number, max(self._settled_before(number) + 1, self._store.min_offset(self._topic, number))
+                number,
+                max(self._settled_before(number) + 1, self._store.reader.min_offset(self._topic, number)),
             )
             queue.resume = self._resumes.get(number, 0)
             self._queues.append(queue)
@@ -112,7 +113,7 @@ class ReviveService:
     def _settled_before(self, number: int) -> int:
         """The last check point that was settled. A power cut may have taken it back; what comes to its place is new."""
         settled = self._offsets.committed(GROUP, self._topic, number)
-        last = max(self._store.max_offset(self._topic, number), 0) - 1
+        last = max(self._store.reader.max_offset(self._topic, number), 0) - 1
         if settled > last:
             settled = last
             self._offsets.commit(GROUP, self._topic, number, settled)
@@ -164,11 +165,11 @@ class ReviveService:
 
     def _read(self, queue: ReviveQueue) -> bool:
         """Whether there is more."""
-        low = self._store.min_offset(self._topic, queue.number)
+        low = self._store.reader.min_offset(self._topic, queue.number)
         queue.at = max(queue.at, low)
-        entries = self._store.entries(self._topic, queue.number, queue.at, SLICE)
+        entries = self._store.reader.entries(self._topic, queue.number, queue.at, SLICE)
         for entry in entries:
-            record = self._store.record_at(entry.physical_offset)
+            record = self._store.reader.record_at(entry.physical_offset)
             if record is not None:
                 self._take(queue, decode(record, False), queue.at)
             queue.at += 1
@@ -266,8 +267,8 @@ class ReviveService:
 
     def _retried(self, point: CheckPoint, offset: int) -> Message | None:
         """The message as it goes to the retry topic; None if it is gone."""
-        entries = self._store.entries(point.topic, point.queue_id, offset, 1)
-        record = self._store.record_at(entries[0].physical_offset) if entries else None
+        entries = self._store.reader.entries(point.topic, point.queue_id, offset, 1)
+        record = self._store.reader.record_at(entries[0].physical_offset) if entries else None
         if record is None:
             return None
         message = Message.of_record(decode(record, False))

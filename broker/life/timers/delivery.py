@@ -42,7 +42,7 @@ class Delivery:
         """The timer's message there that is still to be delivered."""
         if physical_offset in self.delivered:
             return None
-        data = self._store.record_at(physical_offset)
+        data = self._store.reader.record_at(physical_offset)
         record = None if data is None else decode(data, False)
         return record if record is not None and record.topic == names.TIMER_TOPIC else None
 

@@ -73,8 +73,8 @@ class Intake(SliceLoop):
         of now, so that what recalls it is heard. OSError."""
         works, before, last = self._works, self.total, None
         write_ms = works.write_ms()
-        works.check.queue_offset = self._store.min_offset(names.TIMER_TOPIC, 0)
-        while entries := self._store.entries(names.TIMER_TOPIC, 0, works.check.queue_offset, SLICE):
+        works.check.queue_offset = self._store.reader.min_offset(names.TIMER_TOPIC, 0)
+        while entries := self._store.reader.entries(names.TIMER_TOPIC, 0, works.check.queue_offset, SLICE):
             taken = [self._opened(entry) for entry in entries]
             taken = [
                 Taken(entry, record if record is not None and waits(record) else None, max(out_ms, write_ms))
@@ -88,9 +88,9 @@ class Intake(SliceLoop):
 
     def _take(self) -> None:
         check = self._works.check
-        check.queue_offset = max(check.queue_offset, self._store.min_offset(names.TIMER_TOPIC, 0))
+        check.queue_offset = max(check.queue_offset, self._store.reader.min_offset(names.TIMER_TOPIC, 0))
         offset = check.queue_offset
-        entries = self._store.entries(names.TIMER_TOPIC, 0, offset, SLICE)
+        entries = self._store.reader.entries(names.TIMER_TOPIC, 0, offset, SLICE)
         if not entries:
             return
         taken: list[Taken] = []

@@ -32,7 +32,7 @@ class Pending:
         self._now_ms = now_ms
         self._rolls: dict[tuple[str, str], int] = {}
         """Key and time → how often the newest copy in the timer's queue was rolled."""
-        at, end = store.min_offset(names.TIMER_TOPIC, 0), store.max_offset(names.TIMER_TOPIC, 0)
+        at, end = store.reader.min_offset(names.TIMER_TOPIC, 0), store.reader.max_offset(names.TIMER_TOPIC, 0)
         while at < end:
             self._note_rolls(at)
             at += SLICE
@@ -51,8 +51,8 @@ class Pending:
         return out_ms >= self._now_ms or not self._was_delivered(record, key, out_ms)
 
     def _note_rolls(self, offset: int) -> None:
-        for entry in self._store.entries(names.TIMER_TOPIC, 0, offset, SLICE):
-            data = self._store.record_at(entry.physical_offset)
+        for entry in self._store.reader.entries(names.TIMER_TOPIC, 0, offset, SLICE):
+            data = self._store.reader.record_at(entry.physical_offset)
             if data is None or Property.TIMER_ROLL_TIMES.encode() not in data:
                 continue
             properties = decode(data, False).properties
@@ -64,7 +64,7 @@ class Pending:
         topic = record.properties.get(Property.REAL_TOPIC)
         if topic is None or Property.TIMER_DELETE_KEY in record.properties:
             return False
-        found, _, _ = self._store.query(topic, key, COPIES_MAX, 0, EVER_MS)
+        found, _, _ = self._store.reader.query(topic, key, COPIES_MAX, 0, EVER_MS)
         return any(
             copy.physical_offset > record.physical_offset
             and copy.topic == topic

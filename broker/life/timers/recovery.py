@@ -83,7 +83,7 @@ class Recovery:
     def _read_tail(self, begin: int, queue_offset: int) -> None:
         """Link what the wheel lacks, and cut the log behind its last good unit."""
         end, reach = begin, self._store.written
-        first = self._store.entries(names.TIMER_TOPIC, 0, queue_offset, 1)
+        first = self._store.reader.entries(names.TIMER_TOPIC, 0, queue_offset, 1)
         taken_from = first[0].physical_offset if first else reach
         for position, unit in self._log.units(begin):
             if unit.physical_offset + unit.size > reach:
@@ -124,10 +124,10 @@ class Recovery:
         """How far the timer's queue was taken, as the check point says; not the messages of the last `unsure_ms`."""
         store, offset = self._store, self._clamped(self._check.queue_offset)
         if unsure_ms:
-            low = store.min_offset(names.TIMER_TOPIC, 0)
-            newest = store.max_offset(names.TIMER_TOPIC, 0) - 1
-            since_ms = store.store_time(names.TIMER_TOPIC, 0, newest) - unsure_ms
-            while offset > low and store.store_time(names.TIMER_TOPIC, 0, offset - 1) >= since_ms:
+            low = store.reader.min_offset(names.TIMER_TOPIC, 0)
+            newest = store.reader.max_offset(names.TIMER_TOPIC, 0) - 1
+            since_ms = store.reader.store_time(names.TIMER_TOPIC, 0, newest) - unsure_ms
+            while offset > low and store.reader.store_time(names.TIMER_TOPIC, 0, offset - 1) >= since_ms:
                 offset -= 1
         return offset
 
@@ -140,13 +140,13 @@ class Recovery:
         return min(offset, after_last or 0) if self._check.lost_power else offset
 
     def _clamped(self, offset: int) -> int:
-        low = self._store.min_offset(names.TIMER_TOPIC, 0)
-        return min(max(offset, low), self._store.max_offset(names.TIMER_TOPIC, 0))
+        low = self._store.reader.min_offset(names.TIMER_TOPIC, 0)
+        return min(max(offset, low), self._store.reader.max_offset(names.TIMER_TOPIC, 0))
 
     def _after_last(self) -> int | None:
         """Queue offset behind that of the log's last unit; None if there is none, or its message is gone."""
         unit = self._log.last()
-        data = None if unit is None else self._store.record_at(unit.physical_offset)
+        data = None if unit is None else self._store.reader.record_at(unit.physical_offset)
         if data is None:
             return None
         record = decode(data, False)

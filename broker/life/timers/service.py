@@ -83,7 +83,7 @@ class TimerService:
             clock,
             delete_key=lambda topic, key: delete_key(topic, key, with_topic=options.recall_key_with_topic),
             flushed=lambda: store.flushed,
-            queued=lambda: store.max_offset(*QUEUE),
+            queued=lambda: store.reader.max_offset(*QUEUE),
             changed=changed,
         )
         self._intake = Intake(
@@ -204,14 +204,14 @@ class TimerService:
         works = self._works
         waiting = works.wheel.next(works.check.read_ms)
         late = waiting is not None and waiting < works.floor_ms()
-        return late or works.check.queue_offset < self._store.max_offset(*QUEUE)
+        return late or works.check.queue_offset < self._store.reader.max_offset(*QUEUE)
 
     def runtime(self) -> dict[str, str]:
         """What the runtime info says of the timer."""
         works = self._works
         waiting = works.wheel.next(works.read_ms)
         behind_ms = 0 if waiting is None else max(works.floor_ms() - waiting, 0)
-        behind = self._store.max_offset(*QUEUE) - works.check.queue_offset
+        behind = self._store.reader.max_offset(*QUEUE) - works.check.queue_offset
         return {
             "timerReadBehind": str(behind_ms // 1000),
             "timerOffsetBehind": str(behind),

@@ -25,7 +25,7 @@ class Soundness:
 
     def fault_of_check(self, now_ms: int) -> str | None:
         """Before recovery."""
-        check, end = self._works.check, self._store.max_offset(names.TIMER_TOPIC, 0)
+        check, end = self._works.check, self._store.reader.max_offset(names.TIMER_TOPIC, 0)
         if check.is_doubtful:
             return "lacked messages in the last run"
         if check.cut:
@@ -65,15 +65,15 @@ class Soundness:
         """A message that was taken up, and that the log's last unit does not come to."""
         store, offset = self._store, self._works.check.queue_offset
         last = self._works.log.last()
-        begin = store.min_offset(names.TIMER_TOPIC, 0)
+        begin = store.reader.min_offset(names.TIMER_TOPIC, 0)
         if last is not None:
-            data = store.record_at(last.physical_offset)
+            data = store.reader.record_at(last.physical_offset)
             record = None if data is None else decode(data, False)
             if record is None or record.topic != names.TIMER_TOPIC:
                 return None
             begin = record.queue_offset + 1
-        for entry in store.entries(names.TIMER_TOPIC, 0, begin, min(offset - begin, LAG_MAX)):
-            data = store.record_at(entry.physical_offset)
+        for entry in store.reader.entries(names.TIMER_TOPIC, 0, begin, min(offset - begin, LAG_MAX)):
+            data = store.reader.record_at(entry.physical_offset)
             if (
                 data is not None
                 and whole(decode(data, False).properties.get(Property.TIMER_OUT_MS, "")) is not None

@@ -135,10 +135,10 @@ class CheckService:
 
     def _half(self) -> Record | None:
         """The half message at `_at`, or the next that is there; None at the end of the queue."""
-        self._ledger.skip_to(self._store.min_offset(names.HALF_TOPIC, 0))
+        self._ledger.skip_to(self._store.reader.min_offset(names.HALF_TOPIC, 0))
         self._at = self._ledger.next_open(self._at)
-        while entries := self._store.entries(names.HALF_TOPIC, 0, self._at, 1):
-            raw = self._store.record_at(entries[0].physical_offset)
+        while entries := self._store.reader.entries(names.HALF_TOPIC, 0, self._at, 1):
+            raw = self._store.reader.record_at(entries[0].physical_offset)
             if raw is not None:
                 return decode(raw, False)
             self._ledger.end([self._at])

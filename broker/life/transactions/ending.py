@@ -70,7 +70,7 @@ class Endings:
         return True
 
     def _prepared(self, decision: Decision) -> Record:
-        raw = self._store.record_at(decision.physical_offset)
+        raw = self._store.reader.record_at(decision.physical_offset)
         record = None if raw is None else decode(raw, False)
         if record is None or record.topic != names.HALF_TOPIC:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")

@@ -82,7 +82,7 @@ class TransactionService:
     def start(self) -> None:
         self._ledger.base = self._offset(names.HALF_TOPIC)
         self._ledger.op_base = self._offset(names.OP_HALF_TOPIC)
-        at, high = self._ledger.op_base, self._store.max_offset(names.OP_HALF_TOPIC, 0)
+        at, high = self._ledger.op_base, self._store.reader.max_offset(names.OP_HALF_TOPIC, 0)
         self._marks.one_each = self._one_each(high)
         while at < high:
             self._load_page(at)
@@ -106,7 +106,7 @@ class TransactionService:
         if options.reject_transactions:
             remark = f"the broker[{self._ip}] sending transaction message is forbidden"
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
-        waiting = self._store.max_offset(names.HALF_TOPIC, 0) - self._ledger.base
+        waiting = self._store.reader.max_offset(names.HALF_TOPIC, 0) - self._ledger.base
         if waiting >= options.halves_max:
             remark = f"{waiting} half messages wait, at most {options.halves_max}"
             raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
@@ -119,7 +119,7 @@ class TransactionService:
     def resume(self, message_id: str, peer: Peer, answer: RemotingCommand | None) -> None:
         """Ask again for what was discarded; `answer` goes when it is stored. Refusal."""
         try:
-            raw = self._store.record_at(offset_of(message_id))
+            raw = self._store.reader.record_at(offset_of(message_id))
         except ValueError:
             raw = None
         record = None if raw is None else decode(raw, False)
@@ -142,13 +142,13 @@ class TransactionService:
 
     def _op_bodies(self, at: int, count: int) -> Iterator[bytes]:
         """Of the op messages from there on; empty if one is none."""
-        for entry in self._store.entries(names.OP_HALF_TOPIC, 0, at, count):
-            raw = self._store.record_at(entry.physical_offset)
+        for entry in self._store.reader.entries(names.OP_HALF_TOPIC, 0, at, count):
+            raw = self._store.reader.record_at(entry.physical_offset)
             record = None if raw is None else decode(raw, False)
             yield record.body if record is not None and record.properties.get(Property.TAGS) == TAG else b""
 
     def _offset(self, topic: str) -> int:
-        low, high = self._store.min_offset(topic, 0), self._store.max_offset(topic, 0)
+        low, high = self._store.reader.min_offset(topic, 0), self._store.reader.max_offset(topic, 0)
         committed = self._offsets.committed(half.GROUP, topic, 0)
         self._kept[topic] = low if committed < 0 else committed
         return min(max(committed, low), high)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 from firearrow.broker.handlers.query import QueryHandler
 from tests.broker.handlers.room import Room
 
@@ -14,12 +14,14 @@ HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MessageStore]:
-    with MessageStore.open(tmp_path, segment_bytes=1 << 20, queue_file_bytes=2000) as store:
+    with MessageStore.open(tmp_path, StoreConfig(segment_bytes=1 << 20, queue_file_bytes=2000)) as store:
         for now_ms in (1000, 2000):
             store.put(
-                "T", 1, b"body", b"KEYS\x01k\x02", flag=0, sys_flag=0, born_timestamp=now_ms, born_host=HOST,
-                store_host=HOST, now_ms=now_ms,
-            )  # fmt: skip
+                InnerMessage(
+                    "T", 1, b"body", b"KEYS\x01k\x02", born_timestamp=now_ms, born_host=HOST, store_host=HOST
+                ),
+                now_ms=now_ms,
+            )
         store.write()
         yield store
 

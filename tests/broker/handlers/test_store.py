@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 from firearrow.broker.handlers.offsets import OffsetsHandler
 from firearrow.broker.handlers.queues import QueuesHandler
 from firearrow.broker.tables.topics import TopicConfig
@@ -16,18 +16,10 @@ HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MessageStore]:
-    with MessageStore.open(tmp_path, segment_bytes=1 << 20, queue_file_bytes=2000) as store:
+    with MessageStore.open(tmp_path, StoreConfig(segment_bytes=1 << 20, queue_file_bytes=2000)) as store:
         for now_ms in (1000, 2000, 3000):
             store.put(
-                "T",
-                1,
-                b"body",
-                b"",
-                flag=0,
-                sys_flag=0,
-                born_timestamp=now_ms,
-                born_host=HOST,
-                store_host=HOST,
+                InnerMessage("T", 1, b"body", b"", born_timestamp=now_ms, born_host=HOST, store_host=HOST),
                 now_ms=now_ms,
             )
         store.write()
@@ -73,7 +65,7 @@ def test_a_new_group_begins_at_zero_where_messages_are_and_nowhere_else(room: Ro
 
 
 def test_asking_makes_no_queue(room: Room, store: MessageStore) -> None:
-    before = sorted(store.queues())
+    before = sorted(store.reader.queues())
     for code in (14, 29, 30, 31, 32):
         room.ask(code, {"consumerGroup": "G", "topic": "U", "queueId": 7, "timestamp": 0})
-    assert sorted(store.queues()) == before
+    assert sorted(store.reader.queues()) == before

@@ -1,0 +1,17 @@
+"""The files of a store, FireArrow's or Apache's, read without a broker, also while one writes to them.
+
+    from firearrow.client.store import CommitLog
+
+    with CommitLog.open_readonly("/path/to/store/commitlog") as log:
+        for record in log.records():
+            print(record.topic, record.queue_offset, record.body)
+
+`CommitLog.open_readonly` takes no lock and changes nothing. `records` yields all whole records in log order,
+up to the first bad one. `Record.body` is as stored, maybe compressed. OSError: a file cannot be read. The other methods
+of CommitLog belong to the broker's store.
+"""
+
+from firearrow._native.store.commitlog import CommitLog
+from firearrow._native.store.record import Record
+
+__all__ = ["CommitLog", "Record"]
