@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from bench.frames import (
     BATCH,
@@ -94,28 +94,27 @@ def told(words: list[str], limit_s: float = LIMIT_S) -> Load:
     return load
 
 
-def drive(
-    address: Address,
-    frames: Sequence[bytes],
-    *,
-    connections: int,
-    depth: int,
-    requests: int,
-    rate: float = 0,
-    spread: bool = False,
-    check: bool = True,
-    step: int = 1,
-) -> Load:
-    """So many requests, the frames again and again. LoadError.
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """So many requests over so many connections, `depth` of each unanswered at a time.
 
     `rate`: evenly spaced, so many a second. `spread`: connections begin far from each other. `check` False: the server
     is a floor, whose answers say nothing. `step`: messages of one send.
     """
+
+    connections: int
+    depth: int
+    requests: int
+    rate: float = 0
+    spread: bool = False
+    check: bool = True
+    step: int = 1
+
+
+def drive(address: Address, frames: Sequence[bytes], workload: Workload) -> Load:
+    """The frames again and again. LoadError."""
     with kept(frames) as path:
-        numbers = {
-            "connections": connections, "depth": depth, "requests": requests, "rate": rate, "spread": int(spread),
-            "check": int(check), "step": step,
-        }  # fmt: skip
+        numbers = {key: int(n) if isinstance(n, bool) else n for key, n in asdict(workload).items()}
         return told(command("loadgen", *address, path, *(f"{key}={value}" for key, value in numbers.items())))
 
 
@@ -144,17 +143,14 @@ def create_topics(address: Address, names: Sequence[str]) -> None:
 def send(
     address: Address, *, body_bytes: int, connections: int, depth: int, requests: int, check: bool = True
 ) -> Load:
-    return drive(
-        address, sends(body_bytes), connections=connections, depth=depth, requests=requests, check=check
-    )
+    return drive(address, sends(body_bytes), Workload(connections, depth, requests, check=check))
 
 
 def batch(
     address: Address, *, body_bytes: int, connections: int, depth: int, requests: int, check: bool = True
 ) -> Load:
-    made = batches(body_bytes)
     done = drive(
-        address, made, connections=connections, depth=depth, requests=requests, check=check, step=BATCH
+        address, batches(body_bytes), Workload(connections, depth, requests, check=check, step=BATCH)
     )
     return replace(done, each=BATCH)
 
@@ -165,11 +161,11 @@ def fill(address: Address, topic: str, messages_each: int, *, scattered: bool) -
     if scattered:
         body = bytes(FILL_BYTES)
         frames = [send_frame(n % QUEUES, body, n + 1, topic=topic) for n in range(DISTINCT)]
-        drive(address, frames, connections=1, depth=32, requests=messages_each * QUEUES)
+        drive(address, frames, Workload(1, 32, messages_each * QUEUES))
     else:
         frames = batches(FILL_BYTES, topic=topic)
         requests = messages_each * QUEUES // BATCH
-        drive(address, frames, connections=1, depth=32, requests=requests, step=BATCH)
+        drive(address, frames, Workload(1, 32, requests, step=BATCH))
 
 
 def pull(
@@ -177,5 +173,5 @@ def pull(
 ) -> Load:
     """Of PULLED messages each, through all queues."""
     frames = pulls(messages_each, topic=topic)
-    done = drive(address, frames, connections=connections, depth=depth, requests=requests)
+    done = drive(address, frames, Workload(connections, depth, requests))
     return replace(done, each=PULLED)

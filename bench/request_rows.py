@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from bench import frames, load, rows
 from bench.frames import PULLED
-from bench.load import Load
+from bench.load import Load, Workload
 from bench.rows import OURS, Row, Work
 from bench.servers import Server
 
@@ -46,7 +46,7 @@ def pulling_floor(requests: int) -> Work:
 
     def work(server: Server, part: float) -> Load:
         count = int(requests * part)
-        done = load.drive(server.address, made, connections=8, depth=1, requests=count, check=False)
+        done = load.drive(server.address, made, Workload(8, 1, count, check=False))
         return replace(done, each=PULLED)
 
     return work
@@ -56,7 +56,7 @@ def redis(
     make: Callable[[int], list[bytes]], body_bytes: int, connections: int, depth: int, requests: int
 ) -> Work:
     return lambda server, part: load.drive(
-        server.address, make(body_bytes), connections=connections, depth=depth, requests=int(requests * part)
+        server.address, make(body_bytes), Workload(connections, depth, int(requests * part))
     )
 
 

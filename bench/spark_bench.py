@@ -274,7 +274,7 @@ def native_frames(store: Path) -> tuple[list[bytes], int]:
 def natively(address: str, frames: list[bytes], requests: int) -> None:
     """So many batches by the native load generator; of the answers the code is looked at."""
     host, _, port = address.rpartition(":")
-    load.drive((host, int(port)), frames, connections=4, depth=4, requests=requests, check=False)
+    load.drive((host, int(port)), frames, load.Workload(4, 4, requests, check=False))
 
 
 # ---- runs ------------------------------------------------------------------------------------------------------------

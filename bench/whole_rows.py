@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 
 from bench import flow, frames, load, rows
-from bench.load import Load
+from bench.load import Load, Workload
 from bench.request_rows import sending
 from bench.rows import OURS, Row, Work
 from bench.servers import Server
@@ -75,17 +74,16 @@ def many_topics(count: int, of_one: float) -> Row:
         """Every queue has a message, so that no round makes files."""
         names = [frames.TOPIC, *topic_names(_part(count, part))]
         load.create_topics(server.address, names)
-        load.drive(
-            server.address, frames.topic_sends(names, 128), connections=8, depth=32, requests=8 * len(names)
-        )
+        load.drive(server.address, frames.topic_sends(names, 128), Workload(8, 32, 8 * len(names)))
 
     def work(names: list[str]) -> Work:
         def run(server: Server, part: float) -> Load:
             """First a message to each: while the server stood still, others may have pushed its pages out of memory."""
             made = frames.topic_sends(names[: _part(len(names), part)], 128)
-            send = partial(load.drive, server.address, made, connections=8, depth=32, spread=True)
-            send(requests=len(made))
-            return replace(send(requests=int(800_000 * part)), besides=len(made))
+            first = Workload(8, 32, len(made), spread=True)
+            load.drive(server.address, made, first)
+            done = load.drive(server.address, made, replace(first, requests=int(800_000 * part)))
+            return replace(done, besides=len(made))
 
         return run
 
@@ -119,7 +117,7 @@ def features() -> Row:
 
     def work(make: Callable[[int], list[bytes]]) -> Work:
         return lambda server, part: load.drive(
-            server.address, make(128), connections=8, depth=32, requests=int(800_000 * part)
+            server.address, make(128), Workload(8, 32, int(800_000 * part))
         )
 
     return Row(

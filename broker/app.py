@@ -1,15 +1,22 @@
 """App: the composition root. Builds every part of the broker, starts and stops them in order; no logic of its own.
 
-Start: lock and recover the store → load the tables → services → listeners → register → ready.
-Stop: take no more → answer what waits → write and sync → say goodbye → files → clean mark.
+Start: lock and recover the store → journal, flusher, server, turn → load the tables → listeners, handlers → register →
+services → ready.
+Stop, in the opposite order: take no more → answer what waits → say goodbye → write and sync → files → clean mark.
+
+A part that is started registers its undo at once, so a start that fails half way is undone as far as it came. There are
+two stacks of undos: `files` closes what `running` still writes to, when all of `running` has stopped.
+
+Composition goes on in `opening` (the store), `state` (tables from their files), `living` (messages beyond a plain
+send; in it `pops` and `timing`), `gates` (the fast path) and `nameserver`. `parts` is what they hand on.
 """
 
 import asyncio
-import contextlib
 import gc
 import logging
 import socket
 from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from firearrow._native.path.holds import Holds
@@ -44,11 +51,10 @@ from firearrow.broker.handlers.queues import QueuesHandler
 from firearrow.broker.handlers.resets import ResetsHandler
 from firearrow.broker.handlers.topics import TopicsHandler
 from firearrow.broker.life.broadcasts import Broadcasts
-from firearrow.broker.life.journal import Journal
 from firearrow.broker.living import Living
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.nameserver import NameServer
-from firearrow.broker.opening import close_store, open_store, tell_strays, unusable
+from firearrow.broker.opening import close_store, open_journal, open_store, tell_strays
 from firearrow.broker.options import Options
 from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Address, Routes
@@ -62,7 +68,7 @@ from firearrow.broker.services.retention import Retention
 from firearrow.broker.services.routing import Routing
 from firearrow.broker.services.sampler import Sampler
 from firearrow.broker.services.saver import Saver
-from firearrow.broker.state import State, load
+from firearrow.broker.state import load, make_state
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.announcement import Identity
 from firearrow.broker.tables.naming_options import NamingOptions
@@ -88,31 +94,21 @@ class App:
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
-        try:
-            await self._start()
+        async with AsyncExitStack() as files, AsyncExitStack() as running:
+            await self._start(files, running)
             begin(self._loop, self._stopping)
             print(self._ready(), flush=True)
             await self._stopping.wait()
-        finally:
-            await self._stop()
 
-    async def _start(self) -> None:
+    async def _start(self, files: AsyncExitStack, running: AsyncExitStack) -> None:
         options = self._config.options
-        self._server = Server(
-            self._loop,
-            idle_s=options.idle_s,
-            frame_bytes_max=options.frame_bytes_max,
-            engine=options.fast_sockets,
-            held_bytes_max=options.connection_bytes_max,
-        )
         killed = (Path(options.store_root) / "abort").exists()
-        self._store = open_store(options)
-        for finding in self._store.findings:
-            log.warning("%s", finding)
-        self._make_state(options)
-        self._make_services(options)
-        await self._listen(options)
-        self._registrar.start()
+        self._open_store(options, files)
+        self._start_writing(options, running)
+        self._make_turn(options)
+        self._load_tables(options)
+        await self._listen(options, files)
+        self._register(options, running)
         state = self._state
         if killed or not state.topics_loaded:
             adopt(
@@ -122,38 +118,51 @@ class App:
                 least_queues=options.default_queues if state.topics_loaded else 1,
                 saved_ms=state.topics.version.timestamp if state.topics_loaded else 0,
             )
+        running.push_async_callback(self._answer_all)
+        running.callback(self._living.stop)
         self._living.start(killed=killed)
-        self._repeat()
+        self._start_services(running)
         gc.collect()
         gc.freeze()
 
     # ---- parts ----
 
-    def _make_state(self, options: Options) -> None:
-        root = Path(options.store_root)
-        self._saver = Saver(self._loop, self._settle)
-        try:
-            self._journal = Journal(root / "journal", self._store.run, self._store.written)
-        except OSError as error:
-            raise unusable(self._store.root, error) from None
-        changed = self._topics_changed, self._readers_changed
-        self._state = State.make(options, self._clock, self._saver, self._journal, *changed)
-        self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.soon("kv"))
-        load(self._saver, "kv", root / "config" / "kvConfig.json", self._name_server.kv, make=False)
-        self._stats = Stats(options.cluster_name, self._clock.now_ms())
+    def _open_store(self, options: Options, files: AsyncExitStack) -> None:
+        self._store = open_store(options)
+        files.callback(self._close_store)
+        for finding in self._store.findings:
+            log.warning("%s", finding)
+        self._journal = open_journal(self._store)
+        files.callback(self._journal.close)
 
-    def _make_services(self, options: Options) -> None:
-        self._holds = Holds(self._loop, self._clock, options.held_pulls_max)
-        self._news = News(self._holds)
+    def _start_writing(self, options: Options, running: AsyncExitStack) -> None:
+        """What writes to the files, and the server: its last answers leave before the flusher stops."""
         self._flusher = Flusher(
             self._loop,
             self._store,
             sync_flush=options.sync_flush,
             interval_ms=lambda: self._config.options.flush_interval_ms,
             queue_interval_ms=lambda: self._config.options.queue_flush_interval_ms,
-            synced=self._synced,
+            synced=lambda offset: self._turn.synced(offset),  # noqa: PLW0108 (the turn is made later)
             failed=lambda error: self._turn.sync_failed(_disk_fault(error)),
         )
+        self._saver = Saver(self._loop, self._settle)
+        running.callback(self._save, self._saver.stop)
+        self._flusher.start()
+        running.callback(self._flusher.stop)
+        self._server = Server(
+            self._loop,
+            idle_s=options.idle_s,
+            frame_bytes_max=options.frame_bytes_max,
+            engine=options.fast_sockets,
+            held_bytes_max=options.connection_bytes_max,
+        )
+        running.push_async_callback(self._server.close, STOP_S)
+
+    def _make_turn(self, options: Options) -> None:
+        """The turn, and those whom it gives news of queues."""
+        self._holds = Holds(self._loop, self._clock, options.held_pulls_max)
+        self._news = News(self._holds)
         self._turn = Turn(
             self._server.plans,
             self._store,
@@ -173,21 +182,29 @@ class App:
             measure=lambda: measured(log_folder, options.store_root),
             moved=self._news,
         )
-        self._flusher.start()
         self._config.listen(self._set_limits)
 
-    def _broker_routes(self, store_host: bytes) -> list[Routes]:
-        store, config, clock, stats = self._store, self._config, self._clock, self._stats
-        state = self._state
+    def _load_tables(self, options: Options) -> None:
+        changed = self._topics_changed, self._readers_changed
+        self._state = make_state(options, self._clock, self._saver, self._journal, *changed)
+        self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.soon("kv"))
+        kv_file = Path(options.store_root) / "config" / "kvConfig.json"
+        load(self._saver, "kv", kv_file, self._name_server.kv, make=False)
+        self._stats = Stats(options.cluster_name, self._clock.now_ms())
+
+    def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:
+        parts = Parts(
+            self._loop, self._store, self._turn, self._journal, self._saver, self._state, self._config, self._clock,
+            self._stats,
+        )  # fmt: skip
+        store, state, config, clock, stats = parts.store, parts.state, parts.config, parts.clock, parts.stats
         topics, groups, offsets, clients = state.topics, state.groups, state.offsets, state.clients
         filters = Filters(config, clients.subscription)
         self._broadcasts = Broadcasts(store, offsets, clients, config, clock)
-        self._clients_handler = ClientsHandler(clients, groups, topics, filters, config, clock)
-        pulls = PullHandler(
-            store, topics, groups, offsets, clients, filters, self._broadcasts, self._holds, config, clock, stats,
-        )  # fmt: skip
-        parts = Parts(self._loop, store, self._turn, self._journal, self._saver, state, config, clock, stats)
+        self._clients_handler = ClientsHandler(topics, groups, clients, filters, config, clock)
+        pulls = PullHandler(parts, filters, self._broadcasts, self._holds)
         self._living = Living(parts, filters, store_host)
+        files.callback(self._save, self._living.close)
         self._living.listen(self._news)
         if config.options.fast_path:
             self._gates = Gates(parts, store_host, pulls, self._holds)
@@ -195,23 +212,23 @@ class App:
             pulls,
             QueryHandler(store, clients, config),
             self._clients_handler,
-            OffsetsHandler(offsets, topics, groups, store, config, parts.keep_offsets),
+            OffsetsHandler(store, topics, groups, offsets, config, parts.keep_offsets),
             QueuesHandler(store),
             LocksHandler(state.locks),
-            TopicsHandler(topics, offsets, store, stats=stats, config=config, clock=clock),
-            GroupsHandler(groups, offsets, stats, config),
+            TopicsHandler(store, topics, offsets, config, clock, stats),
+            GroupsHandler(groups, offsets, config, stats),
             CleaningHandler(
                 store,
                 topics,
                 delete_expired=self._retention.delete_expired,
                 clean_queues=self._retention.clean_queues,
             ),
-            ResetsHandler(offsets, topics, groups, clients, store=store, config=config),
+            ResetsHandler(store, topics, groups, offsets, clients, config),
             ConsumersHandler(store, topics, groups, offsets, clients, config),
             ProducersHandler(clients, clock),
-            AssignmentHandler(state.modes, topics, groups, clients, config, self._routing.queues),
+            AssignmentHandler(topics, groups, clients, state.modes, config, self._routing.queues),
             ProgressHandler(store, topics, groups, offsets, clients, config, clock, stats),
-            InspectionHandler(store, config, stats, clock, self._living.timer_info),
+            InspectionHandler(store, config, clock, stats, self._living.timer_info),
             ColdReadsHandler(),
             AloneHandler(config),
         )
@@ -219,7 +236,7 @@ class App:
 
     # ---- listening ----
 
-    async def _listen(self, options: Options) -> None:
+    async def _listen(self, options: Options, files: AsyncExitStack) -> None:
         naming: list[Routes] = []
         if self._naming_listen is not None:
             naming = [durable(routes, self._saver) for routes in self._name_server.handlers()]
@@ -227,34 +244,19 @@ class App:
         self._dispatch, vip_dispatch = Dispatch(), Dispatch()
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._address = address
-        embedded = self._naming_listen is not None
-        others = addresses(options.name_servers, self._naming if embedded else None)
         self._routing = Routing(
-            self._name_server.routes if embedded else None,
-            others,
+            self._name_server.routes if self._naming_listen is not None else None,
+            self._other_name_servers(options),
             connect=self._server.connect,
             clock=self._clock,
             period_ms=options.route_period_ms,
         )
-        host = options.broker_ip or _own_address(options.bind_address)
-        own = [durable(routes, self._saver) for routes in self._broker_routes(host_bytes(host, address[1]))]
+        store_host = host_bytes(options.broker_ip or _own_address(options.bind_address), address[1])
+        own = [durable(routes, self._saver) for routes in self._broker_routes(store_host, files)]
         routes = [*own, *naming]
         self._dispatch.add(routes)
         vip_dispatch.add(routes, without=NOT_ON_VIP)
         log.info("broker on %s:%d, VIP port %d", *address, vip)
-        bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
-        identity = Identity(
-            options.cluster_name, options.broker_name, options.broker_ip, address[1], bound=bound
-        )
-        self._registrar = Registrar(
-            identity,
-            self._state.topics,
-            permission=lambda: self._config.options.broker_permission,
-            own=(self._name_server.routes, self._name_server.kv) if embedded else None,
-            others=others,
-            connect=self._server.connect,
-            period_ms=options.register_period_ms,
-        )
 
     async def _listen_with_vip(self, options: Options, vip_dispatch: Dispatch) -> tuple[Address, int]:
         """The broker's port, and two below it the port that old Java clients send to. Port 0 finds a free pair."""
@@ -270,6 +272,26 @@ class App:
                 continue
             return address, vip[1]
         raise StartError("no free pair of ports was found: name one with --listen")
+
+    def _register(self, options: Options, running: AsyncExitStack) -> None:
+        bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
+        embedded = self._naming_listen is not None
+        self._registrar = Registrar(
+            Identity(
+                options.cluster_name, options.broker_name, options.broker_ip, self._address[1], bound=bound
+            ),
+            self._state.topics,
+            permission=lambda: self._config.options.broker_permission,
+            own=(self._name_server.routes, self._name_server.kv) if embedded else None,
+            others=self._other_name_servers(options),
+            connect=self._server.connect,
+            period_ms=options.register_period_ms,
+        )
+        self._registrar.start()
+        running.push_async_callback(self._say_goodbye)
+
+    def _other_name_servers(self, options: Options) -> list[Address]:
+        return addresses(options.name_servers, self._naming if self._naming_listen is not None else None)
 
     def _lane(self, *, vip: bool) -> Lane | None:
         if self._gates is None:
@@ -290,16 +312,20 @@ class App:
 
     # ---- running ----
 
-    def _repeat(self) -> None:
-        self._periodic = Periodic(self._loop)
-        self._name_server.start(self._loop)
-        self._periodic.every(CLIENTS_SWEEP_S, self._clients_handler.sweep)
-        self._periodic.every(CLIENTS_SWEEP_S, self._state.locks.sweep)
-        self._periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.sweep)
-        self._periodic.every(TURN_SWEEP_S, self._turn.expire)
-        self._periodic.every(TURN_SWEEP_S, lambda: tell_strays(self._store))
+    def _start_services(self, running: AsyncExitStack) -> None:
         self._retention.start()
-        self._sampler = Sampler(self._loop, self._stats, self._clock)
+        running.push_async_callback(self._retention.stop)
+        running.callback(Sampler(self._loop, self._stats, self._clock).stop)
+        self._name_server.start(self._loop)
+        running.callback(self._name_server.stop)
+        periodic = Periodic(self._loop)
+        running.callback(periodic.stop)
+        periodic.every(CLIENTS_SWEEP_S, self._clients_handler.sweep)
+        periodic.every(CLIENTS_SWEEP_S, self._state.locks.sweep)
+        periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.sweep)
+        periodic.every(TURN_SWEEP_S, self._turn.expire)
+        periodic.every(TURN_SWEEP_S, lambda: tell_strays(self._store))
+        running.callback(self._server.stop_reading)
 
     def _topics_changed(self, names: Collection[str]) -> None:
         self._saver.soon("topics")
@@ -313,13 +339,9 @@ class App:
 
     def _settle(self) -> None:
         """What a file of progress speaks of is on the disk before the file is. Runs in another thread. OSError."""
-        if hasattr(self, "_flusher"):  # a start may fail before
-            self._flusher.settle()
-        with contextlib.suppress(OSError):  # it has said so
+        self._flusher.settle()
+        with suppress(OSError):  # it has said so
             self._journal.sync()
-
-    def _synced(self, physical_offset: int) -> None:
-        self._turn.synced(physical_offset)
 
     def _set_limits(self, options: Options) -> None:
         self._holds.most = options.held_pulls_max
@@ -336,39 +358,17 @@ class App:
 
     # ---- stopping ----
 
-    async def _stop(self) -> None:
-        """Undo what was started, also after a start that failed half way."""
-        async with contextlib.AsyncExitStack() as undo:
-            if hasattr(self, "_store"):
-                undo.callback(self._close_store)
-            if hasattr(self, "_journal"):
-                undo.callback(self._journal.close)
-            if hasattr(self, "_living"):
-                undo.callback(self._save, self._living.close)
-            if hasattr(self, "_saver"):
-                undo.callback(self._save, self._saver.stop)
-            if hasattr(self, "_flusher"):
-                undo.callback(self._flusher.stop)
-            if hasattr(self, "_server"):
-                undo.push_async_callback(self._server.close, STOP_S)
-            if hasattr(self, "_periodic"):
-                await self._quiet()
-
-    async def _quiet(self) -> None:
-        """No new requests; everything that was taken is answered."""
-        self._server.stop_reading()
-        self._periodic.stop()
-        self._name_server.stop()
-        self._sampler.stop()
-        await self._retention.stop()
-        self._living.stop()
+    async def _answer_all(self) -> None:
+        """Everything that was taken is answered."""
         self._holds.release_all()
         self._turn.end()
-        with contextlib.suppress(TimeoutError):
+        with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S / 2):
                 await self._turn.settled()
                 await self._dispatch.drain()
-        with contextlib.suppress(TimeoutError):
+
+    async def _say_goodbye(self) -> None:
+        with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S / 2):
                 await self._registrar.stop()
 

@@ -1,22 +1,46 @@
-"""The command line: arguments become Options and start an App. Exit codes: 0 clean, 2 usage error, 3 cannot start."""
+"""The command line: arguments become Options and start an App. Exit codes: 0 clean, 2 usage error, 3 cannot start.
 
+Packages add commands by entry points of the group `firearrow.commands`: a function that takes the arguments and returns
+the exit code. Its module is imported when the command is called; its docstring's first line is the command's help.
+"""
+
+import ast
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from firearrow.broker.config import Config, ConfigError, apply, from_file
 from firearrow.broker.errors import StartError
 from firearrow.broker.options import Options
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
 CANNOT_START = 3
+COMMANDS = "firearrow.commands"
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""Settings of a command that parses its arguments itself."""
+
+
+class Commands(TyperGroup):
+    """The commands of this module, then those of entry points, which are looked for only when they are needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 (Typer's own copy of click is private)
+        return [*super().list_commands(ctx), *sorted(_entry_points().names)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
+        return super().get_command(ctx, cmd_name) or _found(cmd_name)
+
 
 cli = typer.Typer(
     name="firearrow",
+    cls=Commands,
     help="A message broker for one machine that speaks Apache RocketMQ.",
     add_completion=False,
     rich_markup_mode=None,
@@ -92,20 +116,7 @@ def namesrv(
     _run(lambda loop: NameServerApp(loop, address).run())
 
 
-@cli.command(
-    add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
-def spark(context: typer.Context) -> None:
-    """Apache Spark jobs on a store: replay, redrive, export, import, copy, audit."""
-    from importlib import import_module  # noqa: PLC0415
-
-    commands = import_module("firearrow.spark_tools.commands")  # by name: the broker does not depend on it
-    raise typer.Exit(commands.main(context.args))
-
-
-@cli.command(
-    add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
+@cli.command(add_help_option=False, context_settings=PASSED_ON)
 def store(context: typer.Context) -> None:
     """Check and repair a store, and more: verify, repair, dump, stat, backup."""
     from firearrow.broker.upkeep import commands  # noqa: PLC0415 (not needed by a broker)
@@ -115,6 +126,45 @@ def store(context: typer.Context) -> None:
 
 def main() -> None:
     cli()
+
+
+def _entry_points() -> "EntryPoints":
+    from importlib import metadata  # noqa: PLC0415 (slow, and a broker needs none)
+
+    return metadata.entry_points(group=COMMANDS)
+
+
+def _found(name: str) -> Any:  # noqa: ANN401
+    """The command of the entry point of this name, None if there is none."""
+    entry = next(iter(_entry_points().select(name=name)), None)
+    if entry is None:
+        return None
+    program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+    @program.command(name, help=_summary(entry.module), add_help_option=False, context_settings=PASSED_ON)
+    def run(context: typer.Context) -> None:
+        try:
+            command = entry.load()
+        except ModuleNotFoundError as error:
+            typer.echo(f"firearrow {name}: the Python package {error.name} is not installed", err=True)
+            raise typer.Exit(CANNOT_START) from None
+        raise typer.Exit(command(context.args))
+
+    return typer.main.get_command(program)
+
+
+def _summary(module: str) -> str:
+    """The first line of its docstring. Its file is read, not imported: what a command imports can be slow to load."""
+    path: Sequence[str] | None = None
+    origin, name = None, ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        spec = next(filter(None, (finder.find_spec(name, path) for finder in sys.meta_path)), None)
+        if spec is None:
+            return ""
+        path, origin = spec.submodule_search_locations, spec.origin
+    docstring = ast.get_docstring(ast.parse(Path(origin).read_text("utf-8"))) if origin else None
+    return (docstring or "").partition("\n")[0]
 
 
 def _options(

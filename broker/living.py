@@ -4,6 +4,7 @@ Progress comes from Apache's files first, then from the journal, which is newer.
 """
 
 import logging
+from contextlib import ExitStack
 from pathlib import Path
 
 from firearrow._native.path.news import News
@@ -19,6 +20,7 @@ from firearrow.broker.life.journal import Entry, Kind
 from firearrow.broker.life.lights import Lights
 from firearrow.broker.life.retries import Retries
 from firearrow.broker.life.transactions.service import TransactionService
+from firearrow.broker.messages import Message
 from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Routes
 from firearrow.broker.pops import Pops
@@ -40,39 +42,28 @@ class Living:
         self._saver = parts.saver
         self._store, self._offsets = parts.store, state.offsets
         self._turned = 0
-        self._timing = Timing(parts.config, parts.clock)
         self._appender = Appender(
             parts.store,
             parts.turn,
             parts.clock,
             store_host,
             levels=len(options.delay_levels_ms),
-            schedule=self._timing.schedule,
+            schedule=self._schedule,
             multi=Lights(parts.store, options.lights_max).dispatch if options.multi_dispatch else None,
         )
-        self._timing.build(parts, self._appender)
+        self._timing = Timing(parts, self._appender)
         self._delays = self._make_delays(parts)
-        self._transactions = TransactionService(
-            parts.loop,
-            parts.store,
-            parts.turn,
-            self._appender,
-            parts.journal,
-            state.offsets,
-            state.topics,
-            state.clients,
-            parts.config,
-            parts.clock,
-            parts.stats,
-        )
-        self._pops = Pops(parts, self._appender, filters, self._timing.is_behind)
+        self._transactions = TransactionService(parts, self._appender)
+        timers = self._timing.service
+        self._pops = Pops(parts, self._appender, filters, lambda: timers.is_behind)
         self._own = [*self._sends(parts), TransactionsHandler(self._transactions).routes()]
         self._periodic = Periodic(parts.loop)
         self._config = parts.config
+        self._running = ExitStack()
         self._restorers = {
             Kind.OFFSET: state.offsets.restore,
             Kind.DELAY: self._delays.restore,
-            Kind.TIMER: self._timing.restore,
+            Kind.TIMER: timers.restore,
             Kind.DECIDED: self._transactions.restore,
             Kind.REVIVE: self._pops.revive.restore,
         }
@@ -97,21 +88,16 @@ class Living:
     def _sends(self, parts: Parts) -> list[Routes]:
         """What brings messages in."""
         appender, state = self._appender, parts.state
-        store, config, clock, stats = parts.store, parts.config, parts.clock, parts.stats
+        config, clock, stats = parts.config, parts.clock, parts.stats
         retries = Retries(state.topics, state.groups, state.locks)
         send = SendHandler(
-            store,
-            parts.turn,
+            parts,
             appender,
-            state.topics,
             retries,
-            config,
-            clock,
-            stats,
             prepare=self._transactions.prepare,
             recall_handle=self._timing.recall_handle,
         )
-        back = SendBackHandler(store, appender, retries, config, stats)
+        back = SendBackHandler(parts.store, appender, retries, config, stats)
         replies = RepliesHandler(appender, state.topics, state.clients, config, clock, stats)
         return [send.routes(), back.routes(), replies.routes()]
 
@@ -125,9 +111,14 @@ class Living:
         if killed:
             self._bound_offsets()
         self._delays.start()
-        self._timing.start()
+        self._running.callback(self._delays.stop)
+        self._timing.service.start()
+        self._running.callback(self._timing.service.stop)
         self._transactions.start()
+        self._running.callback(self._transactions.stop)
         self._pops.start()
+        self._running.callback(self._pops.stop)
+        self._running.callback(self._periodic.stop)
         self._periodic.every(lambda: self._config.options.offsets_save_ms / 1000, self.keep)
         self._periodic.every(POPS_SWEEP_S, self._pops.sweep)
 
@@ -159,25 +150,25 @@ class Living:
             log.error("old files of the journal stay until the next time: %s", error)
 
     def stop(self) -> None:
-        """No more deliveries; what is staged is still written."""
-        self._periodic.stop()
-        self._delays.stop()
-        self._timing.stop()
-        self._transactions.stop()
-        self._pops.stop()
+        """No more deliveries of what was started; what is staged is still written."""
+        self._running.close()
 
     def close(self) -> None:
         """All that was put is written, and the files are saved. OSError."""
-        self._timing.close()
+        self._timing.service.close()
 
     def timer_info(self) -> dict[str, str]:
         """What the runtime info says of timers and delays."""
-        return self._timing.info() | self._delays.info()
+        return self._timing.service.runtime() | self._delays.info()
 
     def listen(self, news: News) -> None:
         news.listen(self._delays.news, topics=(names.SCHEDULE_TOPIC,))
-        news.listen(self._timing.news, topics=(names.TIMER_TOPIC,))
+        news.listen(self._timing.service.news, topics=(names.TIMER_TOPIC,))
         self._pops.listen(news)
+
+    def _schedule(self, message: Message) -> None:
+        """The appender is there before the timers, which deliver by it."""
+        self._timing.schedule(message)
 
     def _restore(self, entry: Entry) -> None:
         restore = self._restorers.get(Kind(entry.kind))

@@ -1,6 +1,10 @@
-"""NameServerApp: the process that is a name server and nothing else (`firearrow namesrv`). A composition root."""
+"""NameServerApp: the process that is a name server and nothing else (`firearrow namesrv`). A composition root.
+
+Stops in the opposite order: no more scans → connections → the file.
+"""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from firearrow.broker.clock import Clock
@@ -27,19 +31,18 @@ class NameServerApp:
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
-        saver, stopping = Saver(self._loop), asyncio.Event()
-        server = Server(self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX)
-        naming = NameServer(Clock(), NamingOptions(), lambda: saver.soon("kv"))
-        file = ConfigFile(Path.home() / "firearrow" / "namesrv" / "kvConfig.json")
-        file.load(naming.kv.load)
-        saver.add("kv", lambda: file.write(naming.kv.to_json()))
-        try:
+        async with AsyncExitStack() as running:
+            saver, stopping = Saver(self._loop), asyncio.Event()
+            naming = NameServer(Clock(), NamingOptions(), lambda: saver.soon("kv"))
+            file = ConfigFile(Path.home() / "firearrow" / "namesrv" / "kvConfig.json")
+            file.load(naming.kv.load)
+            saver.add("kv", lambda: file.write(naming.kv.to_json()))
+            running.callback(saver.stop)
+            server = Server(self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX)
+            running.push_async_callback(server.close, STOP_S)
             host, port = await server.listen(*self._listen, Dispatch(naming.handlers()))
             naming.start(self._loop)
+            running.callback(naming.stop)
             begin(self._loop, stopping)
             print(f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s", flush=True)
             await stopping.wait()
-        finally:
-            naming.stop()
-            await server.close(STOP_S)
-            saver.stop()

@@ -1,10 +1,13 @@
-"""Opening: the store's folder opened from options, and closed, with sentences for people. Loop thread, or none yet."""
+"""Opening: store and journal opened from options, and the store closed, with sentences for people. Loop thread, or none
+yet."""
 
 import logging
 import sys
+from pathlib import Path
 
 from firearrow._native.store.store import MessageStore, StoreConfig, StoreError
 from firearrow.broker.errors import StartError
+from firearrow.broker.life.journal import Journal
 from firearrow.broker.options import Options
 
 log = logging.getLogger("firearrow.opening")
@@ -32,10 +35,17 @@ def open_store(options: Options) -> MessageStore:
     except StoreError as error:
         raise StartError(str(error)) from None
     except OSError as error:
-        raise unusable(options.store_root, error) from None
+        raise _unusable(options.store_root, error) from None
 
 
-def unusable(root: str, error: OSError) -> StartError:
+def open_journal(store: MessageStore) -> Journal:
+    try:
+        return Journal(Path(store.root) / "journal", store.run, store.written)
+    except OSError as error:
+        raise _unusable(store.root, error) from None
+
+
+def _unusable(root: str, error: OSError) -> StartError:
     return StartError(
         f"cannot open the store {root} ({error.filename or root}: {error.strerror or error}): make room, "
         "set its permissions, or name another folder with --store"

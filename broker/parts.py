@@ -1,7 +1,11 @@
-"""Parts: what the modules of the composition hand to each other; no handler, service or table ever gets it."""
+"""Parts: what most services and handlers are built from, in one frozen bundle; State: the broker's tables.
+
+Below `life`, `handlers` and the composition, which hand it on. A class that needs a few of these takes those few; one
+that would take more than eight arguments takes the bundle.
+"""
 
 import asyncio
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import MessageStore
@@ -9,11 +13,33 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.services.saver import Saver
-from firearrow.broker.state import State
 from firearrow.broker.stats import Stats
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.locks import RebalanceLocks
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.request_modes import RequestModes
+from firearrow.broker.tables.topics import TopicTable
 
 
-class Parts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class State:
+    """`topics_loaded`: there was a topics.json, as it was written last."""
+
+    topics: TopicTable
+    groups: GroupTable
+    offsets: ConsumerOffsets
+    clients: ClientTable
+    locks: RebalanceLocks
+    modes: RequestModes
+    topics_loaded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Constructors take their arguments in this order, a table in the order of `State`, what they need besides before
+    `config`, and callbacks last."""
+
     loop: asyncio.AbstractEventLoop
     store: MessageStore
     turn: Turn

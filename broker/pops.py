@@ -26,35 +26,31 @@ class Pops:
     def __init__(
         self, parts: Parts, appender: Appender, filters: Filters, timer_behind: Callable[[], bool]
     ) -> None:
-        loop, store, turn, journal, saver, state, config, clock, stats = parts
+        state, config, clock = parts.state, parts.config, parts.clock
         self._state = state
-        self._openings = Openings(loop, clock, self._wake_soon, QUEUES_MAX)
-        self._orders = ConsumerOrders(clock, lambda: saver.changed("orders"), self._wake_at)
+        self._openings = Openings(parts.loop, clock, self._wake_soon, QUEUES_MAX)
+        self._orders = ConsumerOrders(clock, lambda: parts.saver.changed("orders"), self._wake_at)
         folder = Path(config.options.store_root) / "config"
-        load(saver, "orders", folder / "consumerOrderInfo.json", self._orders, make=False)
+        load(parts.saver, "orders", folder / "consumerOrderInfo.json", self._orders, make=False)
         self._holds, self._notices = (
             PopHolds(
-                loop,
+                parts.loop,
                 clock,
                 lambda: config.options.pops_held_max,
                 lambda: config.options.pops_held_of_place,
             )
             for _ in range(2)
         )
-        popping = Popping(store, appender, state.offsets, self._orders, config, clock, stats)
-        acking = Acking(store, appender, state.offsets, self._orders, self._wake_soon, config, clock)
+        store, orders = parts.store, self._orders
+        popping = Popping(store, appender, state.offsets, orders, config, clock, parts.stats)
+        acking = Acking(store, appender, state.offsets, orders, config, clock, self._wake_soon)
         access = Access(store, state.topics, state.groups, state.offsets, config)
-        self.revive = ReviveService(
-            loop, store, appender, journal, state.topics, state.groups, state.offsets, config, clock, stats,
-            timer_behind,
-        )  # fmt: skip
+        self.revive = ReviveService(parts, appender, timer_behind)
         self._handlers = (
-            PopHandler(
-                popping, self._holds, turn, state.topics, state.groups, state.clients, filters, config, clock
-            ),
-            AcksHandler(store, acking, turn, state.topics, config, parts.keep_offsets),
-            NotificationHandler(store, access, self._orders, self._holds, self._notices, filters, clock),
-            PeekHandler(store, access, stats),
+            PopHandler(parts, popping, self._holds, filters),
+            AcksHandler(store, parts.turn, acking, state.topics, config, parts.keep_offsets),
+            NotificationHandler(store, access, orders, self._holds, self._notices, filters, clock),
+            PeekHandler(store, access, parts.stats),
         )
 
     def routes(self) -> list[Routes]:

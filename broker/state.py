@@ -1,6 +1,5 @@
-"""State: the tables of the broker, put together from the options and loaded from their files. Composition."""
+"""The tables of the broker, made from the options and loaded from their files. Composition."""
 
-import dataclasses
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.errors import StartError
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.options import Options
+from firearrow.broker.parts import State
 from firearrow.broker.services.saver import Saver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.files import ConfigFile
@@ -18,7 +18,7 @@ from firearrow.broker.tables.lights import LightGroups, LightTopics
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
-from firearrow.broker.tables.topics import TopicTable
+from firearrow.broker.tables.topics import TopicSettings, TopicTable
 
 
 class Table(Protocol):
@@ -28,61 +28,48 @@ class Table(Protocol):
     def load(self, text: bytes) -> None: ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class State:
-    """`topics_loaded`: there was a topics.json, as it was written last."""
+def make_state(
+    options: Options,
+    clock: Clock,
+    saver: Saver,
+    journal: Journal,
+    topics_changed: Callable[[Collection[str]], None],
+    readers_changed: Callable[[], None],
+) -> State:
+    """`readers_changed()` hears that a group, or what it subscribes, is other than before.
 
-    topics: TopicTable
-    groups: GroupTable
-    offsets: ConsumerOffsets
-    clients: ClientTable
-    locks: RebalanceLocks
-    modes: RequestModes
-    topics_loaded: bool
+    StartError when a file cannot be read or written.
+    """
+    topics = _topics(options, clock, topics_changed)
 
-    @staticmethod
-    def make(
-        options: Options,
-        clock: Clock,
-        saver: Saver,
-        journal: Journal,
-        topics_changed: Callable[[Collection[str]], None],
-        readers_changed: Callable[[], None],
-    ) -> "State":
-        """`readers_changed()` hears that a group, or what it subscribes, is other than before.
+    def groups_changed(_: Collection[str]) -> None:
+        saver.soon("groups")
+        readers_changed()
 
-        StartError when a file cannot be read or written.
-        """
-        topics = _topics(options, clock, topics_changed)
-
-        def groups_changed(_: Collection[str]) -> None:
-            saver.soon("groups")
-            readers_changed()
-
-        groups = (LightGroups if options.lmq else GroupTable)(
-            clock, auto_create=options.auto_create_groups, changed=groups_changed
-        )
-        offsets = ConsumerOffsets(
-            clock,
-            version_step=options.offsets_version_step,
-            changed=lambda _: saver.changed("offsets"),
-            noted=partial(journal.note, Kind.OFFSET),
-            lights=options.lmq,
-        )
-        clients = ClientTable(
-            clock,
-            channel_expired_ms=options.channel_expired_ms,
-            subscription_expired_ms=options.subscription_expired_ms,
-            subscribed=readers_changed,
-        )
-        folder = Path(options.store_root) / "config"
-        topics_loaded = load(saver, "topics", folder / "topics.json", topics)
-        load(saver, "groups", folder / "subscriptionGroup.json", groups)
-        offsets_name = "lmqConsumerOffset.json" if options.lmq else "consumerOffset.json"
-        load(saver, "offsets", folder / offsets_name, offsets, progress=True)
-        modes = RequestModes(changed=lambda: saver.soon("modes"))
-        load(saver, "modes", folder / "messageRequestMode.json", modes, make=False)
-        return State(topics, groups, offsets, clients, RebalanceLocks(clock), modes, topics_loaded)
+    groups = (LightGroups if options.lmq else GroupTable)(
+        clock, auto_create=options.auto_create_groups, changed=groups_changed
+    )
+    offsets = ConsumerOffsets(
+        clock,
+        version_step=options.offsets_version_step,
+        changed=lambda _: saver.changed("offsets"),
+        noted=partial(journal.note, Kind.OFFSET),
+        lights=options.lmq,
+    )
+    clients = ClientTable(
+        clock,
+        channel_expired_ms=options.channel_expired_ms,
+        subscription_expired_ms=options.subscription_expired_ms,
+        subscribed=readers_changed,
+    )
+    folder = Path(options.store_root) / "config"
+    topics_loaded = load(saver, "topics", folder / "topics.json", topics)
+    load(saver, "groups", folder / "subscriptionGroup.json", groups)
+    offsets_name = "lmqConsumerOffset.json" if options.lmq else "consumerOffset.json"
+    load(saver, "offsets", folder / offsets_name, offsets, progress=True)
+    modes = RequestModes(changed=lambda: saver.soon("modes"))
+    load(saver, "modes", folder / "messageRequestMode.json", modes, make=False)
+    return State(topics, groups, offsets, clients, RebalanceLocks(clock), modes, topics_loaded)
 
 
 def load(
@@ -115,8 +102,7 @@ def load(
 
 
 def _topics(options: Options, clock: Clock, changed: Callable[[Collection[str]], None]) -> TopicTable:
-    return (LightTopics if options.lmq else TopicTable)(
-        clock,
+    settings = TopicSettings(
         cluster=options.cluster_name,
         broker=options.broker_name,
         auto_create=options.auto_create_topics,
@@ -129,5 +115,5 @@ def _topics(options: Options, clock: Clock, changed: Callable[[Collection[str]],
         revive_queues=options.revive_queues,
         topics_max=options.topics_max,
         queues_max=options.topic_queues_max,
-        changed=changed,
     )
+    return (LightTopics if options.lmq else TopicTable)(clock, settings, changed)

@@ -1,6 +1,7 @@
-"""`firearrow spark NAME …`: the jobs by name. Checks a job's arguments before a JVM is started for it.
+"""Jobs over the log with Apache Spark: replay, redrive, export, import, copy, audit.
 
-Imported only when `spark` is asked for.
+`firearrow spark NAME …`, an entry point of `firearrow.commands`. Checks a job's arguments before a JVM is started for
+it.
 """
 
 import sys

@@ -37,15 +37,15 @@ class AcksHandler:
     def __init__(
         self,
         store: MessageStore,
-        acking: Acking,
         turn: Turn,
+        acking: Acking,
         topics: TopicTable,
         config: Config,
         keep: Callable[[], None],
     ) -> None:
         self._store = store
-        self._acking = acking
         self._turn = turn
+        self._acking = acking
         self._topics = topics
         self._config = config
         self._keep = keep

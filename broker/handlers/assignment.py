@@ -52,17 +52,17 @@ class AssignmentHandler:
 
     def __init__(
         self,
-        modes: RequestModes,
         topics: TopicTable,
         groups: GroupTable,
         clients: ClientTable,
+        modes: RequestModes,
         config: Config,
         route: Callable[[str], Awaitable[Queues | None]],
     ) -> None:
-        self._modes = modes
         self._topics = topics
         self._groups = groups
         self._clients = clients
+        self._modes = modes
         self._config = config
         self._route = route
 

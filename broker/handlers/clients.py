@@ -36,16 +36,16 @@ Work = Generator[None, None, bool]
 class ClientsHandler:
     def __init__(
         self,
-        clients: ClientTable,
-        groups: GroupTable,
         topics: TopicTable,
+        groups: GroupTable,
+        clients: ClientTable,
         filters: Filters,
         config: Config,
         clock: Clock,
     ) -> None:
-        self._clients = clients
-        self._groups = groups
         self._topics = topics
+        self._groups = groups
+        self._clients = clients
         self._filters = filters
         self._config = config
         self._clock = clock

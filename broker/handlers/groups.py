@@ -18,11 +18,11 @@ LIST_MAX = 5_000
 
 
 class GroupsHandler:
-    def __init__(self, groups: GroupTable, offsets: ConsumerOffsets, stats: Stats, config: Config) -> None:
+    def __init__(self, groups: GroupTable, offsets: ConsumerOffsets, config: Config, stats: Stats) -> None:
         self._groups = groups
         self._offsets = offsets
-        self._stats = stats
         self._config = config
+        self._stats = stats
 
     def routes(self) -> Routes:
         return {

@@ -34,14 +34,14 @@ class InspectionHandler:
         self,
         store: MessageStore,
         config: Config,
-        stats: Stats,
         clock: Clock,
+        stats: Stats,
         timers: Callable[[], dict[str, str]],
     ) -> None:
         self._store = store
         self._config = config
-        self._stats = stats
         self._clock = clock
+        self._stats = stats
         self._timers = timers
         self._version = {"counter": 0, "stateVersion": 0, "timestamp": clock.now_ms()}
 

@@ -20,17 +20,17 @@ class OffsetsHandler:
 
     def __init__(
         self,
-        offsets: ConsumerOffsets,
+        store: MessageStore,
         topics: TopicTable,
         groups: GroupTable,
-        store: MessageStore,
+        offsets: ConsumerOffsets,
         config: Config,
         keep: Callable[[], None],
     ) -> None:
-        self._offsets = offsets
+        self._store = store
         self._topics = topics
         self._groups = groups
-        self._store = store
+        self._offsets = offsets
         self._config = config
         self._keep = keep
 

@@ -5,23 +5,20 @@ import random
 from typing import NamedTuple
 
 from firearrow._native.path.holds import lightened
-from firearrow._native.path.turn import Turn
 from firearrow._native.store.store import PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal, with_faq
 from firearrow.broker.filters.selection import Filters
 from firearrow.broker.life.pop.holds import HeldPop, PopHolds
 from firearrow.broker.life.pop.popping import Popped, Popping, Wanted
 from firearrow.broker.life.pop.receipts import ORDER_REVIVE_QUEUE, retry_topic
+from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import names
-from firearrow.broker.tables.clients import ClientTable
-from firearrow.broker.tables.groups import GroupConfig, GroupTable
+from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
-from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from firearrow.broker.tables.topics import TopicConfig
 
 log = logging.getLogger("firearrow.pop")
 
@@ -66,27 +63,16 @@ class PopRequest(NamedTuple):
 
 
 class PopHandler:
-    def __init__(
-        self,
-        popping: Popping,
-        holds: PopHolds,
-        turn: Turn,
-        topics: TopicTable,
-        groups: GroupTable,
-        clients: ClientTable,
-        filters: Filters,
-        config: Config,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, parts: Parts, popping: Popping, holds: PopHolds, filters: Filters) -> None:
         self._popping = popping
         self._holds = holds
-        self._turn = turn
-        self._topics = topics
-        self._groups = groups
-        self._clients = clients
+        self._turn = parts.turn
+        self._topics = parts.state.topics
+        self._groups = parts.state.groups
+        self._clients = parts.state.clients
         self._filters = filters
-        self._config = config
-        self._clock = clock
+        self._config = parts.config
+        self._clock = parts.clock
         self._next_revive_queue = 0
 
     def routes(self) -> Routes:

@@ -4,22 +4,19 @@ import logging
 from typing import NamedTuple
 
 from firearrow._native.path.holds import HeldCall, Holds, lightened
-from firearrow._native.store.store import GetStatus, Got, MessageStore
+from firearrow._native.store.store import GetStatus, Got
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal, with_faq
 from firearrow.broker.filters.selection import Filters, Selection
 from firearrow.broker.life.broadcasts import Broadcasts
+from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
-from firearrow.broker.tables.clients import ClientTable
-from firearrow.broker.tables.groups import GroupConfig, GroupTable
-from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused
+from firearrow.broker.tables.groups import GroupConfig
+from firearrow.broker.tables.offsets import OffsetRefused
 from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
-from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from firearrow.broker.tables.topics import TopicConfig
 
 log = logging.getLogger("firearrow.pull")
 
@@ -93,31 +90,18 @@ class Plain(NamedTuple):
 
 
 class PullHandler:
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: ConsumerOffsets,
-        clients: ClientTable,
-        filters: Filters,
-        broadcasts: Broadcasts,
-        holds: Holds,
-        config: Config,
-        clock: Clock,
-        stats: Stats,
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._clients = clients
+    def __init__(self, parts: Parts, filters: Filters, broadcasts: Broadcasts, holds: Holds) -> None:
+        self._store = parts.store
+        self._topics = parts.state.topics
+        self._groups = parts.state.groups
+        self._offsets = parts.state.offsets
+        self._clients = parts.state.clients
         self._filters = filters
         self._broadcasts = broadcasts
         self._holds = holds
-        self._config = config
-        self._clock = clock
-        self._stats = stats
+        self._config = parts.config
+        self._clock = parts.clock
+        self._stats = parts.stats
 
     def routes(self) -> Routes:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}

@@ -32,19 +32,18 @@ SUPPORTING_VERSION = 28
 class ResetsHandler:
     def __init__(
         self,
-        offsets: ConsumerOffsets,
+        store: MessageStore,
         topics: TopicTable,
         groups: GroupTable,
+        offsets: ConsumerOffsets,
         clients: ClientTable,
-        *,
-        store: MessageStore,
         config: Config,
     ) -> None:
-        self._offsets = offsets
+        self._store = store
         self._topics = topics
         self._groups = groups
+        self._offsets = offsets
         self._clients = clients
-        self._store = store
         self._config = config
 
     def routes(self) -> Routes:

@@ -2,22 +2,19 @@
 
 from collections.abc import Callable
 
-from firearrow._native.path.turn import Turn
-from firearrow._native.store.store import InnerMessage, MessageStore, Placed, PutRefused, PutStatus
+from firearrow._native.store.store import InnerMessage, Placed, PutRefused, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.admission import Admission, SendRequest, queue_of
 from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
 from firearrow.broker.life.retries import Retries
 from firearrow.broker.messageids import host_bytes, offset_id, unique_ids
 from firearrow.broker.messages import Message, Property, properties_of
+from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
-from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from firearrow.broker.tables.topics import TopicConfig
 
 COMPRESSED, MULTI_TAGS, COMPRESSION_BITS = 0x1, 0x2, 0x700
 SYS_FLAG_KEPT = COMPRESSED | MULTI_TAGS | COMPRESSION_BITS
@@ -41,26 +38,21 @@ class SendHandler:
 
     def __init__(
         self,
-        store: MessageStore,
-        turn: Turn,
+        parts: Parts,
         appender: Appender,
-        topics: TopicTable,
         retries: Retries,
-        config: Config,
-        clock: Clock,
-        stats: Stats,
         *,
         prepare: Callable[[Message], None],
         recall_handle: Callable[[Message], str | None],
     ) -> None:
-        self._store = store
-        self._turn = turn
+        self._store = parts.store
+        self._turn = parts.turn
         self._appender = appender
-        self._admission = Admission(topics, config, clock)
+        self._admission = Admission(parts.state.topics, parts.config, parts.clock)
         self._retries = retries
-        self._config = config
-        self._clock = clock
-        self._stats = stats
+        self._config = parts.config
+        self._clock = parts.clock
+        self._stats = parts.stats
         self._prepare = prepare
         self._recall_handle = recall_handle
         self._unique_ids = unique_ids(appender.store_host)

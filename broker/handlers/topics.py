@@ -26,19 +26,18 @@ NOT_SET = "not set any response code"
 class TopicsHandler:
     def __init__(
         self,
+        store: MessageStore,
         topics: TopicTable,
         offsets: ConsumerOffsets,
-        store: MessageStore,
-        *,
-        stats: Stats,
         config: Config,
         clock: Clock,
+        stats: Stats,
     ) -> None:
+        self._store = store
         self._topics = topics
         self._offsets = offsets
-        self._store = store
-        self._stats = stats
         self._config = config
+        self._stats = stats
         self._mapping_version = DataVersion(timestamp=clock.now_ms())
 
     def routes(self) -> Routes:

@@ -78,52 +78,62 @@ FILE = {"dataVersion": VERSION, "topicConfigTable": {EACH: dict.fromkeys(TopicCo
 """The members that we know."""
 
 
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """Which topics exist from the beginning, and the limits of those that come later."""
+
+    cluster: str = "DefaultCluster"
+    broker: str = "DEFAULT_BROKER"
+    auto_create: bool = True
+    default_queues: int = 8
+    cluster_topic: bool = True
+    broker_topic: bool = True
+    trace_topic: bool = False
+    trace_topic_name: str = names.TRACE_TOPIC
+    timer_topic: bool = True
+    revive_queues: int = 8
+    topics_max: int = 100_000
+    queues_max: int = 4096
+
+    def start_up_topics(self) -> list[TopicConfig]:
+        cluster, broker = self.cluster, self.broker
+        topics = [
+            TopicConfig(names.SELF_TEST_TOPIC, 1, 1),
+            TopicConfig(names.BENCHMARK_TOPIC, 1024, 1024),
+            TopicConfig(cluster, 16, 16, 7 if self.cluster_topic else 1),
+            TopicConfig(broker, 1, 1, 7 if self.broker_topic else 1),
+            TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1),
+            TopicConfig(names.SCHEDULE_TOPIC, 18, 18),
+            TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1),
+            TopicConfig(f"rmq_sys_REVIVE_LOG_{cluster}", self.revive_queues, self.revive_queues),
+            TopicConfig(f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, 1, names.PERM_INHERIT),
+            TopicConfig(names.HALF_TOPIC, 1, 1),
+            TopicConfig(names.OP_HALF_TOPIC, 1, 1),
+        ]
+        if self.auto_create:
+            topics.append(TopicConfig(names.AUTO_CREATE_TOPIC, self.default_queues, self.default_queues, 7))
+        if self.trace_topic:
+            topics.append(TopicConfig(self.trace_topic_name, 1, 1))
+        if self.timer_topic:
+            topics.append(TopicConfig(names.TIMER_TOPIC, 1, 1))
+        return topics
+
+
 class TopicTable:
     """Start-up topics exist from the beginning; a loaded file goes over them. Each change bumps `version`."""
 
     def __init__(
         self,
         clock: Clock,
-        *,
-        cluster: str = "DefaultCluster",
-        broker: str = "DEFAULT_BROKER",
-        auto_create: bool = True,
-        default_queues: int = 8,
-        cluster_topic: bool = True,
-        broker_topic: bool = True,
-        trace_topic: bool = False,
-        trace_topic_name: str = names.TRACE_TOPIC,
-        timer_topic: bool = True,
-        revive_queues: int = 8,
-        topics_max: int = 100_000,
-        queues_max: int = 4096,
+        settings: TopicSettings = TopicSettings(),
         changed: Changed = lambda names: None,
     ) -> None:
         self._clock = clock
         self._changed = changed
-        self._auto_create = auto_create
-        self._topics_max = topics_max
-        self._queues_max = queues_max
-        own = [
-            TopicConfig(names.SELF_TEST_TOPIC, 1, 1),
-            TopicConfig(names.BENCHMARK_TOPIC, 1024, 1024),
-            TopicConfig(cluster, 16, 16, 7 if cluster_topic else 1),
-            TopicConfig(broker, 1, 1, 7 if broker_topic else 1),
-            TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1),
-            TopicConfig(names.SCHEDULE_TOPIC, 18, 18),
-            TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1),
-            TopicConfig(f"rmq_sys_REVIVE_LOG_{cluster}", revive_queues, revive_queues),
-            TopicConfig(f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, 1, names.PERM_INHERIT),
-            TopicConfig(names.HALF_TOPIC, 1, 1),
-            TopicConfig(names.OP_HALF_TOPIC, 1, 1),
-        ]
-        if auto_create:
-            own.append(TopicConfig(names.AUTO_CREATE_TOPIC, default_queues, default_queues, 7))
-        if trace_topic:
-            own.append(TopicConfig(trace_topic_name, 1, 1))
-        if timer_topic:
-            own.append(TopicConfig(names.TIMER_TOPIC, 1, 1))
-        self._table = {config.name: config for config in own}
+        self._auto_create = settings.auto_create
+        self._topics_max = settings.topics_max
+        self._queues_max = settings.queues_max
+        self._table = {config.name: config for config in settings.start_up_topics()}
         self._own = frozenset(self._table)
         self._unknown = UnknownMembers("topics.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())

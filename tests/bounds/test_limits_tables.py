@@ -26,7 +26,7 @@ from firearrow.broker.tables.heartbeats import Heartbeat
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused
 from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
-from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicSettings, TopicTable
 from tests.broker.peers import RecordedPeer
 
 CLOCK = ManualClock()
@@ -119,7 +119,7 @@ def test_what_groups_are_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_topics_of_a_broker_and_their_queues() -> None:
     full = len(TopicTable(CLOCK)) + 1
-    table = TopicTable(CLOCK, topics_max=full)
+    table = TopicTable(CLOCK, TopicSettings(topics_max=full))
     table.update(TopicConfig("A", 4096, 4096))
     with pytest.raises(TopicRefused, match=f"at most {full}"):
         table.update(TopicConfig("B"))

@@ -18,13 +18,14 @@ from firearrow.broker.clock import ManualClock
 from firearrow.broker.config import Config, apply
 from firearrow.broker.filters.selection import Filters
 from firearrow.broker.life.journal import Journal
+from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.living import Living
 from firearrow.broker.opening import open_store
 from firearrow.broker.options import Options
-from firearrow.broker.parts import Parts
+from firearrow.broker.parts import Parts, State
 from firearrow.broker.services.adoption import adopt
 from firearrow.broker.services.saver import Saved, Saver
-from firearrow.broker.state import State
+from firearrow.broker.state import make_state
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.clients import Member
 from tests.broker.peers import RecordedPeer
@@ -83,7 +84,7 @@ class Revived:
 
     def _made(self, options: Options, journal: Journal) -> tuple[State, Living]:
         saver = DirectSaver(self._plain)
-        state = State.make(
+        state = make_state(
             options, self.clock, saver, journal, lambda names: saver.soon("topics"), lambda: None
         )
         news = News()
@@ -178,8 +179,8 @@ class Revived:
 
 def _close_files(living: Living) -> None:
     """The timer's, as the end of a process does it."""
-    service = living._timing._service
-    if service is not None:
+    service = living._timing.service
+    if isinstance(service, TimerService):
         works = service._works
         for part in (works.check, works.wheel, works.log):
             part.close()

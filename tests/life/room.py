@@ -13,10 +13,21 @@ from firearrow._native.path.turn import Turn
 from firearrow._native.store.record import Record, decode
 from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.broker.clock import ManualClock
+from firearrow.broker.config import Config
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.messages import Message
+from firearrow.broker.options import Options
+from firearrow.broker.parts import Parts, State
+from firearrow.broker.services.saver import Saver
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.locks import RebalanceLocks
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.request_modes import RequestModes
+from firearrow.broker.tables.topics import TopicTable
 
 HOST = host_bytes("127.0.0.1", 10911)
 
@@ -97,6 +108,29 @@ class Room:
         self.appender = Appender(
             self.store, self.turn, self.clock, HOST, levels=len(levels_ms), schedule=self._no_timers
         )
+
+    def parts(
+        self,
+        options: Options,
+        *,
+        topics: TopicTable | None = None,
+        groups: GroupTable | None = None,
+        offsets: ConsumerOffsets | None = None,
+        clients: ClientTable | None = None,
+    ) -> Parts:
+        """What services are built from, around this store; empty tables for those that are not given."""
+        state = State(
+            topics if topics is not None else TopicTable(self.clock),
+            groups if groups is not None else GroupTable(self.clock),
+            offsets if offsets is not None else ConsumerOffsets(self.clock),
+            clients if clients is not None else ClientTable(self.clock),
+            RebalanceLocks(self.clock),
+            RequestModes(),
+            topics_loaded=True,
+        )
+        stats = Stats(options.cluster_name, self.clock.now_ms())
+        saver, config = Saver(self.loop), Config(options)
+        return Parts(self.loop, self.store, self.turn, self.journal, saver, state, config, self.clock, stats)
 
     def put(self, topic: str, body: bytes = b"x", queue_id: int = 0, **properties: str) -> Message:
         message = Message(topic, queue_id, body, dict(properties), born_ms=self.clock.now_ms())

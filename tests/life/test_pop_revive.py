@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.record import Record
-from firearrow.broker.config import Config
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.pop.checkpoints import Acks, CheckPoint, revive_topic
 from firearrow.broker.life.pop.revive import GROUP, ReviveService
 from firearrow.broker.options import Options
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicTable
@@ -35,10 +33,10 @@ class Reviving(Room):
         if offsets is not None:
             self.offsets.load(offsets)
         self.behind = False
-        self.revive = ReviveService(
-            self.loop, self.store, self.appender, self.journal, self.topics, self.groups, self.offsets,
-            Config(Options(revive_queues=1)), self.clock, Stats("DefaultCluster", now_ms), lambda: self.behind,
-        )  # fmt: skip
+        parts = self.parts(
+            Options(revive_queues=1), topics=self.topics, groups=self.groups, offsets=self.offsets
+        )
+        self.revive = ReviveService(parts, self.appender, lambda: self.behind)
         restorers = {Kind.OFFSET: self.offsets.restore, Kind.REVIVE: self.revive.restore}
         for entry in self.journal.take():
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)

@@ -14,7 +14,6 @@ from firearrow.broker.life.timers.recall import Handle, recall_handle, recalling
 from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options
-from firearrow.broker.stats import Stats
 from tests.life.room import HOST, Room
 
 TIMER = "rmq_sys_wheel_timer"
@@ -42,10 +41,7 @@ class Timing(Room):
         self.options = dataclasses.replace(Options(), timer_log_file_bytes=10_400, **options)
         self.appender = Appender(self.store, self.turn, self.clock, HOST, levels=2, schedule=self._schedule)
         self.metrics = TimerMetrics(self.clock, lambda: None)
-        self.service = TimerService(
-            self.loop, self.store, self.appender, self.journal, self.metrics, self.options, self.clock,
-            Stats("DefaultCluster", now_ms), lambda: None,
-        )  # fmt: skip
+        self.service = TimerService(self.parts(self.options), self.appender, self.metrics)
         OPEN.append(self)
         self.listeners.append(self.service.news)
         for entry in self.journal.take():

@@ -6,17 +6,15 @@ from firearrow._native.store.record import Record, decode
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
 from firearrow.broker.handlers.transactions import TransactionsHandler
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.transactions.service import TransactionService
 from firearrow.broker.messageids import offset_id
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables.clients import ClientTable, Member
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicTable
+from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from tests.broker.peers import RecordedPeer
 from tests.life.room import HOST, Room
 
@@ -41,12 +39,15 @@ class Transacting(Room):
         )
         if offsets is not None:
             self.offsets.load(offsets)
-        self.topics = TopicTable(self.clock, cluster="c", broker="b")
+        self.topics = TopicTable(self.clock, TopicSettings(cluster="c", broker="b"))
         self.clients = ClientTable(self.clock)
-        self.service = TransactionService(
-            self.loop, self.store, self.turn, self.appender, self.journal, self.offsets, self.topics,
-            self.clients, Config(Options(broker_name="b", **options)), self.clock, Stats("c", now_ms),
-        )  # fmt: skip
+        parts = self.parts(
+            Options(broker_name="b", **options),
+            topics=self.topics,
+            offsets=self.offsets,
+            clients=self.clients,
+        )
+        self.service = TransactionService(parts, self.appender)
         restorers = {Kind.OFFSET: self.offsets.restore, Kind.DECIDED: self.service.restore}
         for entry in self.journal.take():
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)

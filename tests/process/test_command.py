@@ -76,6 +76,44 @@ def test_help_names_every_option() -> None:
     assert "namesrv" in run("--help").stdout
 
 
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The module of another package that adds the command `greet`."""
+    metadata = tmp_path / "greetings-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: greetings\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[firearrow.commands]\ngreet = greetings.words:main\n")
+    (tmp_path / "greetings").mkdir()
+    (tmp_path / "greetings" / "__init__.py").write_text("print('imported')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path / "greetings" / "words.py"
+
+
+def test_commands_of_other_packages_are_listed_and_not_imported(package: Path) -> None:
+    package.write_text('"""Greet everybody.\n\nAnd nothing else."""\nimport greetings.nowhere\n')
+    done = run("--help")
+    assert done.returncode == 0
+    commands = [line.split() for line in done.stdout.splitlines()]
+    assert ["greet", "Greet", "everybody."] in commands
+    assert "spark" in [words[0] for words in commands if words]
+    assert "imported" not in done.stdout
+    assert run("broker", "--help").returncode == 0
+
+
+def test_a_command_of_another_package_gets_its_arguments(package: Path) -> None:
+    package.write_text("def main(arguments):\n    print(*arguments, sep='|')\n    return 7\n")
+    done = run("greet", "--loud", "a b", "--", "--help")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (7, "--loud|a b|--help")
+    assert run("greet", "--help").stdout.splitlines()[-1] == "--help"
+
+
+def test_a_command_whose_library_is_missing_says_so(package: Path) -> None:
+    package.write_text("import no_such_library\n")
+    done = run("greet")
+    assert done.returncode == CANNOT_START
+    assert done.stderr == "firearrow greet: the Python package no_such_library is not installed\n"
+
+
 def test_name_server_alone(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "namesrv", "--listen", "127.0.0.1:0"],

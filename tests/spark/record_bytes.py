@@ -2,6 +2,8 @@
 
 import struct
 import zlib
+from dataclasses import dataclass
+from typing import Any
 
 from firearrow._native.bulk.spans import Spans, from_answer
 
@@ -15,29 +17,33 @@ def properties_bytes(properties: dict[str, str], *, ended: bool = True) -> bytes
     return text if ended else text[:-1]
 
 
-def record_bytes(
-    body: bytes,
-    properties: bytes = b"",
-    *,
-    topic: str = "Orders",
-    queue_id: int = 3,
-    queue_offset: int = 0,
-    physical_offset: int = 0,
-    flag: int = 0,
-    sys_flag: int = 0,
-    born_ms: int = BORN_MS,
-    stored_ms: int = STORED_MS,
-    reconsume_times: int = 0,
-    v6: bool = False,
-) -> bytes:
-    """V1; both hosts IPv6 if `v6`."""
-    host = HOST_V6 if v6 else HOST_V4
-    name = topic.encode()
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Of a record besides body and properties; both hosts are IPv6 if `v6`."""
+
+    topic: str = "Orders"
+    queue_id: int = 3
+    queue_offset: int = 0
+    physical_offset: int = 0
+    flag: int = 0
+    sys_flag: int = 0
+    born_ms: int = BORN_MS
+    stored_ms: int = STORED_MS
+    reconsume_times: int = 0
+    v6: bool = False
+
+
+def record_bytes(body: bytes, properties: bytes = b"", **fields: Any) -> bytes:  # noqa: ANN401
+    """V1; `fields` are those of `Fields`."""
+    of = Fields(**fields)
+    host = HOST_V6 if of.v6 else HOST_V4
+    name = of.topic.encode()
     rest = struct.pack(
-        ">Iiiqqiq", zlib.crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, physical_offset,
-        sys_flag | (0x30 if v6 else 0), born_ms,
+        ">Iiiqqiq", zlib.crc32(body) & 0x7FFFFFFF, of.queue_id, of.flag, of.queue_offset, of.physical_offset,
+        of.sys_flag | (0x30 if of.v6 else 0), of.born_ms,
     )  # fmt: skip
-    rest += host + struct.pack(">q", stored_ms) + host + struct.pack(">iqi", reconsume_times, 0, len(body))
+    rest += host + struct.pack(">q", of.stored_ms) + host
+    rest += struct.pack(">iqi", of.reconsume_times, 0, len(body))
     rest += body + bytes((len(name),)) + name + struct.pack(">h", len(properties)) + properties
     return struct.pack(">iI", 8 + len(rest), 0xDAA320A7) + rest
 

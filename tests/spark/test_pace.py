@@ -39,13 +39,12 @@ def check(clock: Clock, amount: float, rate: float, step: float) -> None:
     assert (amount - 2 * step) / rate - BURST_S <= clock.passed <= amount / rate
 
 
-@pytest.mark.parametrize(
-    ("option", "count", "rate"), [("--rate", "messages", 10), ("--bytes-rate", "bytes", 1000)]
-)
+@pytest.mark.parametrize("limit", [("--rate", "messages", 10), ("--bytes-rate", "bytes", 1000)])
 def test_a_replay_keeps_its_rates(
     store: KnownStore, broker: "LocalBroker", topics: Callable[..., str], paced: Callable[[ModuleType], Clock],
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, count: str, rate: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, str, int],
 ) -> None:  # fmt: skip
+    option, count, rate = limit
     monkeypatch.setattr(forwarding, "BATCH_BYTES", STEP_BYTES)
     run, clock = job(replay.cli, tmp_path, monkeypatch), paced(forwarding)
     ran = run(

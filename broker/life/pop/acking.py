@@ -27,17 +27,17 @@ class Acking:
         appender: Appender,
         offsets: ConsumerOffsets,
         orders: ConsumerOrders,
-        wake_soon: Callable[[Place], None],
         config: Config,
         clock: Clock,
+        wake_soon: Callable[[Place], None],
     ) -> None:
         self._store = store
         self._appender = appender
         self._offsets = offsets
         self._orders = orders
-        self._wake_soon = wake_soon
         self._config = config
         self._clock = clock
+        self._wake_soon = wake_soon
         self._revive_topic = revive_topic(config.options.cluster_name)
 
     def acknowledge(self, acks: Acks, revive_queue: int, invisible_ms: int) -> Placed:

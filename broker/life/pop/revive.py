@@ -12,12 +12,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
+from firearrow._native.store.store import Placed, PutRefused, PutStatus
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.pop.checkpoints import (
     ACK,
     BATCH_ACK,
@@ -30,11 +28,9 @@ from firearrow.broker.life.pop.checkpoints import (
 )
 from firearrow.broker.life.pop.receipts import normal_topic, retry_topic
 from firearrow.broker.messages import Message, Property
-from firearrow.broker.stats import Stats
+from firearrow.broker.parts import Parts
 from firearrow.broker.tables import names
-from firearrow.broker.tables.groups import GroupTable
-from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicRefused, TopicTable
+from firearrow.broker.tables.topics import TopicRefused
 
 log = logging.getLogger("firearrow.revive")
 
@@ -66,32 +62,19 @@ class ReviveQueue:
 class ReviveService:
     """`timer_behind()`: the timer has messages that are due and not yet delivered."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
-        appender: Appender,
-        journal: Journal,
-        topics: TopicTable,
-        groups: GroupTable,
-        offsets: ConsumerOffsets,
-        config: Config,
-        clock: Clock,
-        stats: Stats,
-        timer_behind: Callable[[], bool],
-    ) -> None:
-        self._loop = loop
-        self._store = store
+    def __init__(self, parts: Parts, appender: Appender, timer_behind: Callable[[], bool]) -> None:
+        self._loop = parts.loop
+        self._store = parts.store
         self._appender = appender
-        self._journal = journal
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._config = config
-        self._clock = clock
-        self._stats = stats
+        self._journal = parts.journal
+        self._topics = parts.state.topics
+        self._groups = parts.state.groups
+        self._offsets = parts.state.offsets
+        self._config = parts.config
+        self._clock = parts.clock
+        self._stats = parts.stats
         self._timer_behind = timer_behind
-        self._topic = revive_topic(config.options.cluster_name)
+        self._topic = revive_topic(parts.config.options.cluster_name)
         self._queues: list[ReviveQueue] = []
         self._resumes: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None

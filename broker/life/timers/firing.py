@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from firearrow._native.store.record import Record
-from firearrow._native.store.store import Placed, PutRefused
+from firearrow._native.store.store import MessageStore, Placed, PutRefused
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.timers.clockwork import Clockwork
 from firearrow.broker.life.timers.delivery import Delivery
@@ -21,6 +21,7 @@ from firearrow.broker.life.timers.log import DELETE, ROLL, Unit
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.slices import SliceLoop
 from firearrow.broker.messages import Property
+from firearrow.broker.tables import names
 
 log = logging.getLogger("firearrow.timers")
 
@@ -55,31 +56,29 @@ class Due:
 
 
 class Firing(SliceLoop):
-    """`delete_key(topic, unique_key)` is what a recall of that message carries; `flushed()` how far the commit log is
-    on the disk; `queued()` the end of the timer's topic."""
+    """`delete_key(topic, unique_key)` is what a recall of that message carries; `changed()` is called when files have
+    changed."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        store: MessageStore,
         works: Clockwork,
         delivery: Delivery,
         metrics: TimerMetrics,
         clock: Clock,
         *,
         delete_key: Callable[[str, str], str],
-        flushed: Callable[[], int],
-        queued: Callable[[], int],
         changed: Callable[[], None],
     ) -> None:
         super().__init__(loop, "timer messages cannot be delivered now")
+        self._store = store
         self._works = works
         self._delivery = delivery
         self._metrics = metrics
         self._clock = clock
         self._delete_key = delete_key
         self._changed = changed
-        self._flushed = flushed
-        self._queued = queued
         self._awaited = 0
         """Where the intake must have come before another slot is fired."""
         self._due: Due | None = None
@@ -225,7 +224,7 @@ class Firing(SliceLoop):
 
     def _cut_flushed(self, due: Due) -> None:
         """Leave out of the chain what was delivered and is on the disk. OSError."""
-        follower, flushed = -1, self._flushed()
+        follower, flushed = -1, self._store.flushed
         while self._ends and self._ends[0][0] <= flushed:
             follower = self._ends.popleft()[1]
         if follower >= 0:
@@ -239,6 +238,10 @@ class Firing(SliceLoop):
             due.head = due.deletes[-1 - due.cut]
             due.cut += 1
         relink(follower, due.head)
+
+    def _queued(self) -> int:
+        """The end of the timer's topic."""
+        return self._store.reader.max_offset(names.TIMER_TOPIC, 0)
 
     def _unit(self, position: int) -> Unit:
         unit = self._works.log.unit(position)

@@ -1,6 +1,7 @@
 """TimerService: timer messages (TimerMessageStore), put together from intake and firing. Loop thread but `save`.
+DisabledTimers stands in its place with timerWheelEnable=false.
 
-Opens `timerwheel`, `timerlog/` and `config/timercheck`; what the journal noted is heard before `start`.
+The service opens `timerwheel`, `timerlog/` and `config/timercheck`; what the journal noted is heard before `start`.
 """
 
 import asyncio
@@ -9,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from firearrow._native.store.store import MessageStore
+from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.clock import Clock
-from firearrow.broker.errors import StartError
+from firearrow.broker.errors import Refusal, StartError
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Journal
 from firearrow.broker.life.timers.delivery import Delivery
 from firearrow.broker.life.timers.firing import Firing
 from firearrow.broker.life.timers.intake import Intake
@@ -23,7 +24,7 @@ from firearrow.broker.life.timers.recall import delete_key
 from firearrow.broker.life.timers.recovery import Recovery
 from firearrow.broker.life.timers.soundness import Soundness
 from firearrow.broker.options import Options
-from firearrow.broker.stats import Stats
+from firearrow.broker.parts import Parts
 from firearrow.broker.tables import names
 
 log = logging.getLogger("firearrow.timers")
@@ -31,6 +32,15 @@ log = logging.getLogger("firearrow.timers")
 CLEAN_S = 30.0
 PACE_MS = 1000
 QUEUE = (names.TIMER_TOPIC, 0)
+FILES = "timers"
+"""Their name for the saver."""
+NO_TIMER = {
+    "timerReadBehind": "0",
+    "timerOffsetBehind": "0",
+    "timerCongestNum": "0",
+    "timerEnqueueTps": "0.0",
+    "timerDequeueTps": "0.0",
+}
 
 
 class Pace:
@@ -51,50 +61,38 @@ class Pace:
 
 
 class TimerService:
-    """`changed()`: the files are to be saved; `settle()` brings the log to the disk before they are, for they name its
-    records. StartError when they cannot be opened."""
+    """Its files are saved by the saver, once the log is on the disk: they name its records. StartError when they cannot
+    be opened."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
-        appender: Appender,
-        journal: Journal,
-        metrics: TimerMetrics,
-        options: Options,
-        clock: Clock,
-        stats: Stats,
-        changed: Callable[[], None],
-        settle: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._loop = loop
-        self._settle = settle
+    def __init__(self, parts: Parts, appender: Appender, metrics: TimerMetrics) -> None:
+        options, store, clock = parts.config.options, parts.store, parts.clock
+        self._loop = parts.loop
+        self._settle = parts.saver.settle
         self._store = store
         self._clock = clock
         self._files = _opened(store, options, clock)
         self._works = self._files.works
         self._metrics = metrics
-        self._delivery = Delivery(store, appender, journal, clock, stats)
+        self._delivery = Delivery(store, appender, parts.journal, clock, parts.stats)
         self._firing = Firing(
-            loop,
+            parts.loop,
+            store,
             self._works,
             self._delivery,
             metrics,
             clock,
             delete_key=lambda topic, key: delete_key(topic, key, with_topic=options.recall_key_with_topic),
-            flushed=lambda: store.flushed,
-            queued=lambda: store.reader.max_offset(*QUEUE),
-            changed=changed,
+            changed=lambda: parts.saver.changed(FILES),
         )
         self._intake = Intake(
-            loop,
+            parts.loop,
             store,
             self._works,
             self._delivery,
             metrics,
             roll_slots=options.timer_roll_slots,
             moved=self._firing.wake,
-            changed=changed,
+            changed=lambda: parts.saver.changed(FILES),
         )
         self._unsure_ms = 0 if options.sync_flush else 2 * options.flush_interval_ms + 1000
         self._intake_pace = Pace(clock, lambda: self._intake.total)
@@ -102,6 +100,7 @@ class TimerService:
         self._cleaning: asyncio.TimerHandle | None = None
         self._started = False
         self._vouched = Vouched()
+        parts.saver.add(FILES, self.save)
 
     def restore(self, name: str, number: int, value: int) -> None:
         """The message at physical offset `value` of the timer's topic was delivered (journal)."""
@@ -198,6 +197,10 @@ class TimerService:
         """The 56 bytes of GET_TIMER_CHECK_POINT."""
         return self._works.check.encoded()
 
+    def metrics(self) -> bytes:
+        """The JSON of GET_TIMER_METRICS."""
+        return self._metrics.to_json()
+
     @property
     def is_behind(self) -> bool:
         """Messages are due that are not delivered yet, or not taken up."""
@@ -228,6 +231,35 @@ class TimerService:
         except OSError as error:
             log.warning("an old file of the timer log cannot be deleted: %s", error)
         self._cleaning = self._loop.call_later(CLEAN_S, self._clean)
+
+
+class DisabledTimers:
+    """Does nothing: it opens no file, and `rules` refuse every message for it."""
+
+    is_behind = False
+
+    def restore(self, name: str, number: int, value: int) -> None:
+        """What was delivered while there were timers is of no use now."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def news(self, queues: set[tuple[str, int]]) -> None: ...
+
+    def slot_count(self, time_ms: int) -> int:
+        return 0
+
+    def check_point(self) -> bytes:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
+
+    def metrics(self) -> bytes:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
+
+    def runtime(self) -> dict[str, str]:
+        return dict(NO_TIMER)
 
 
 def _opened(store: MessageStore, options: Options, clock: Clock) -> TimerFiles:

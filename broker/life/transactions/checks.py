@@ -12,19 +12,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import MessageStore, Placed, PutRefused
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
+from firearrow._native.store.store import Placed, PutRefused
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.asking import Asking
 from firearrow.broker.life.transactions.ledger import Ledger
 from firearrow.broker.life.transactions.marks import Marks
 from firearrow.broker.messages import Message, Property
-from firearrow.broker.stats import Stats
+from firearrow.broker.parts import Parts
 from firearrow.broker.tables import names
-from firearrow.broker.tables.topics import TopicRefused, TopicTable
+from firearrow.broker.tables.topics import TopicRefused
 
 log = logging.getLogger("firearrow.transactions")
 
@@ -47,30 +45,24 @@ class CheckService:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
+        parts: Parts,
         appender: Appender,
-        journal: Journal,
         ledger: Ledger,
         marks: Marks,
         asking: Asking,
-        topics: TopicTable,
-        config: Config,
-        clock: Clock,
-        stats: Stats,
         settled: Callable[[], None],
     ) -> None:
-        self._loop = loop
-        self._store = store
+        self._loop = parts.loop
+        self._store = parts.store
         self._appender = appender
-        self._journal = journal
+        self._journal = parts.journal
         self._ledger = ledger
         self._marks = marks
         self._asking = asking
-        self._topics = topics
-        self._config = config
-        self._clock = clock
-        self._stats = stats
+        self._topics = parts.state.topics
+        self._config = parts.config
+        self._clock = parts.clock
+        self._stats = parts.stats
         self._settled = settled
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._running = False

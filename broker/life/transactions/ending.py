@@ -6,20 +6,18 @@ The checks are Apache's, in its order. A second decision for what has ended chan
 from typing import NamedTuple
 
 from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import MessageStore, PutRefused, PutStatus
+from firearrow._native.store.store import PutRefused, PutStatus
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import Ledger
 from firearrow.broker.life.transactions.marks import Mark, Marks
 from firearrow.broker.messages import Property
+from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Peer
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
 
 TOO_LATE = "the time in which the producer may end it unasked has passed, it will be asked"
@@ -36,25 +34,15 @@ class Decision(NamedTuple):
 
 
 class Endings:
-    def __init__(
-        self,
-        store: MessageStore,
-        appender: Appender,
-        journal: Journal,
-        ledger: Ledger,
-        marks: Marks,
-        config: Config,
-        clock: Clock,
-        stats: Stats,
-    ) -> None:
-        self._store = store
+    def __init__(self, parts: Parts, appender: Appender, ledger: Ledger, marks: Marks) -> None:
+        self._store = parts.store
         self._appender = appender
-        self._journal = journal
+        self._journal = parts.journal
         self._ledger = ledger
         self._marks = marks
-        self._config = config
-        self._clock = clock
-        self._stats = stats
+        self._config = parts.config
+        self._clock = parts.clock
+        self._stats = parts.stats
 
     def end(self, decision: Decision, peer: Peer, answer: RemotingCommand | None) -> bool:
         """Commit or roll back; `answer` goes to `peer` once that is stored. False: it had ended before, nobody answers.

@@ -14,6 +14,7 @@ from firearrow._native.store.store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
+from firearrow.broker.config import Config
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.transactions.ledger import Ledger
 from firearrow.broker.messages import Message, Property
@@ -42,20 +43,20 @@ class Marks:
 
     def __init__(
         self,
-        appender: Appender,
         turn: Turn,
+        appender: Appender,
         ledger: Ledger,
+        config: Config,
         clock: Clock,
         stats: Stats,
-        bytes_max: Callable[[], int],
         settled: Callable[[], None],
     ) -> None:
-        self._appender = appender
         self._turn = turn
+        self._appender = appender
         self._ledger = ledger
+        self._config = config
         self._clock = clock
         self._stats = stats
-        self._bytes_max = bytes_max
         self._settled = settled
         self._fresh: list[Mark] = []
         self._owed: list[Mark] = []
@@ -100,7 +101,7 @@ class Marks:
         if self.one_each:
             return str(waiting[0].half_offset), 1
         text, count = "", 0
-        while count < len(waiting) and len(text) < self._bytes_max():
+        while count < len(waiting) and len(text) < self._config.options.transaction_op_bytes:
             text += f"{waiting[count].half_offset},"
             count += 1
         return text, count

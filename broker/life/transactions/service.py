@@ -4,21 +4,16 @@ At start the op messages that are not worked off say which half messages have en
 mark a torn write lost. The offsets of CID_RMQ_SYS_TRANS are kept as Apache keeps them, so that it can go on from there.
 """
 
-import asyncio
 import logging
 import socket
 from collections.abc import Iterator
 
-from firearrow._native.path.turn import Turn
 from firearrow._native.store.record import decode
-from firearrow._native.store.store import MessageStore, PutRefused
+from firearrow._native.store.store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Journal
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.asking import Asking
 from firearrow.broker.life.transactions.checks import CheckService
@@ -27,12 +22,9 @@ from firearrow.broker.life.transactions.ledger import Ledger, marked
 from firearrow.broker.life.transactions.marks import TAG, Marks
 from firearrow.broker.messageids import offset_of
 from firearrow.broker.messages import Message, Property
+from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Peer
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
-from firearrow.broker.tables.clients import ClientTable
-from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicTable
 
 log = logging.getLogger("firearrow.transactions")
 
@@ -41,39 +33,29 @@ NOT_RESUMED = "Exception was thrown when putting message back to RMQ_SYS_TRANS_H
 
 
 class TransactionService:
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        store: MessageStore,
-        turn: Turn,
-        appender: Appender,
-        journal: Journal,
-        offsets: ConsumerOffsets,
-        topics: TopicTable,
-        clients: ClientTable,
-        config: Config,
-        clock: Clock,
-        stats: Stats,
-    ) -> None:
-        self._store = store
+    def __init__(self, parts: Parts, appender: Appender) -> None:
+        self._store = parts.store
         self._appender = appender
-        self._offsets = offsets
-        self._config = config
+        self._offsets = parts.state.offsets
+        self._config = parts.config
         self._decided: list[int] = []
         self._kept: dict[str, int] = {}
-        self._ip = config.options.broker_ip or socket.inet_ntop(*_address(appender.store_host))
+        self._ip = parts.config.options.broker_ip or socket.inet_ntop(*_address(appender.store_host))
         self._ledger = Ledger(0, 0)
-        options = config.options
         self._marks = Marks(
-            appender, turn, self._ledger, clock, stats, lambda: config.options.transaction_op_bytes,
-            self._keep_offsets,
-        )  # fmt: skip
-        self._endings = Endings(store, appender, journal, self._ledger, self._marks, config, clock, stats)
-        asking = Asking(clients, options.broker_name, appender.store_host)
+            parts.turn,
+            appender,
+            self._ledger,
+            parts.config,
+            parts.clock,
+            parts.stats,
+            settled=self._keep_offsets,
+        )
+        self._endings = Endings(parts, appender, self._ledger, self._marks)
+        asking = Asking(parts.state.clients, parts.config.options.broker_name, appender.store_host)
         self._checks = CheckService(
-            loop, store, appender, journal, self._ledger, self._marks, asking, topics, config, clock, stats,
-            self._keep_offsets,
-        )  # fmt: skip
+            parts, appender, self._ledger, self._marks, asking, settled=self._keep_offsets
+        )
 
     def restore(self, name: str, number: int, value: int) -> None:
         """The journal says that half message `value` was committed, and the log holds the final message."""

@@ -30,7 +30,7 @@ from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicTable
+from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from tests.broker.peers import RecordedPeer
 
 
@@ -93,31 +93,24 @@ class Room:
         self.config = Config(dataclasses.replace(Options(broker_name="broker-a"), **options))
         self.fake = MadeUpStore()
         store = cast(MessageStore, self.fake)
-        self.topics = TopicTable(self.clock, broker="broker-a", default_queues=4, trace_topic=True)
+        self.topics = TopicTable(
+            self.clock, TopicSettings(broker="broker-a", default_queues=4, trace_topic=True)
+        )
         self.groups = GroupTable(self.clock)
         self.offsets = ConsumerOffsets(self.clock)
         self.table = ClientTable(self.clock)
         self.locks = RebalanceLocks(self.clock)
         self.stats = Stats("DefaultCluster", self.clock.now_ms())
         filters = Filters(self.config, self.table.subscription)
-        self.clients = ClientsHandler(self.table, self.groups, self.topics, filters, self.config, self.clock)
+        self.clients = ClientsHandler(self.topics, self.groups, self.table, filters, self.config, self.clock)
         self.serve(
             self.clients,
-            OffsetsHandler(self.offsets, self.topics, self.groups, store, self.config, keep=lambda: None),
+            OffsetsHandler(store, self.topics, self.groups, self.offsets, self.config, keep=lambda: None),
             QueuesHandler(store),
             LocksHandler(self.locks),
-            TopicsHandler(
-                self.topics,
-                self.offsets,
-                store,
-                stats=self.stats,
-                config=self.config,
-                clock=self.clock,
-            ),
-            GroupsHandler(self.groups, self.offsets, self.stats, self.config),
-            ResetsHandler(
-                self.offsets, self.topics, self.groups, self.table, store=store, config=self.config
-            ),
+            TopicsHandler(store, self.topics, self.offsets, self.config, self.clock, self.stats),
+            GroupsHandler(self.groups, self.offsets, self.config, self.stats),
+            ResetsHandler(store, self.topics, self.groups, self.offsets, self.table, self.config),
             CleaningHandler(
                 store,
                 self.topics,

@@ -19,7 +19,7 @@ class Office(Room):
         super().__init__(**options)
         self.modes = RequestModes()
         handler = AssignmentHandler(
-            self.modes, self.topics, self.groups, self.table, self.config, self.queues
+            self.topics, self.groups, self.table, self.modes, self.config, self.queues
         )
         self.topics.create("T", 4)
         self.assign = handler

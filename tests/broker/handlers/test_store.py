@@ -32,7 +32,7 @@ def room(store: MessageStore) -> Room:
     room.topics.update(TopicConfig("T", 4, 4))
     room.groups.find("G")
     room.serve(
-        OffsetsHandler(room.offsets, room.topics, room.groups, store, room.config, keep=lambda: None),
+        OffsetsHandler(store, room.topics, room.groups, room.offsets, room.config, keep=lambda: None),
         QueuesHandler(store),
     )
     return room

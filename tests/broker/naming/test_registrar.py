@@ -21,7 +21,7 @@ from firearrow.broker.tables.announcement import Identity
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.registration import Registration, register_body
 from firearrow.broker.tables.routes import Live
-from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from tests.broker.naming.room import NamingRoom
 from tests.broker.peers import RecordedPeer
 
@@ -69,7 +69,7 @@ class Room:
         self, outside: Outside | None, own: NamingRoom | None = None, identity: Identity = OURS
     ) -> None:
         self.clock = ManualClock()
-        self.topics = TopicTable(self.clock, cluster="C", broker="own", changed=self.told)
+        self.topics = TopicTable(self.clock, TopicSettings(cluster="C", broker="own"), changed=self.told)
         self.registrar = Registrar(
             identity,
             self.topics,
@@ -321,7 +321,11 @@ def test_over_real_sockets() -> None:
         server = Server(loop, idle_s=120, frame_bytes_max=16 << 20)
         heard = Heard(naming)
         address = await server.listen("127.0.0.1", 0, heard)
-        topics = TopicTable(ManualClock(), cluster="C", broker="own", changed=lambda names: told(names))  # noqa: PLW0108
+        topics = TopicTable(
+            ManualClock(),
+            TopicSettings(cluster="C", broker="own"),
+            changed=lambda names: told(names),  # noqa: PLW0108
+        )
         registrar = Registrar(
             Identity("C", "own", "", 10911),
             topics,

@@ -7,7 +7,7 @@ import pytest
 from firearrow.broker.clock import ManualClock
 from firearrow.broker.tables.attributes import AttributeRefused, parsed
 from firearrow.broker.tables.names import group_fault, topic_fault
-from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicSettings, TopicTable
 from tests.broker.tables.golden_config import config_file, lines
 
 
@@ -21,7 +21,9 @@ def table(heard: list[list[str]]) -> TopicTable:
     def changed(names: Collection[str]) -> None:
         heard.append(sorted(names))
 
-    return TopicTable(ManualClock(), broker="broker-a", queues_max=64, topics_max=20, changed=changed)
+    return TopicTable(
+        ManualClock(), TopicSettings(broker="broker-a", queues_max=64, topics_max=20), changed=changed
+    )
 
 
 def attributes_of(table: TopicTable, name: str) -> dict[str, str]:
@@ -31,7 +33,7 @@ def attributes_of(table: TopicTable, name: str) -> dict[str, str]:
 
 
 def test_the_golden_file_is_written_as_it_was_read() -> None:
-    table = TopicTable(ManualClock(), broker="broker-a")
+    table = TopicTable(ManualClock(), TopicSettings(broker="broker-a"))
     table.load(config_file("topics.json"))
     assert lines(table.to_json()) == lines(config_file("topics.json"))
 
@@ -60,8 +62,7 @@ def test_start_up_topics_are_there(table: TopicTable) -> None:
 
 
 def test_options_leave_start_up_topics_out_or_change_them() -> None:
-    table = TopicTable(
-        ManualClock(),
+    settings = TopicSettings(
         broker="b",
         auto_create=False,
         cluster_topic=False,
@@ -69,6 +70,7 @@ def test_options_leave_start_up_topics_out_or_change_them() -> None:
         trace_topic=True,
         timer_topic=False,
     )
+    table = TopicTable(ManualClock(), settings)
     assert "TBW102" not in table
     assert "rmq_sys_wheel_timer" not in table
     assert "RMQ_SYS_TRACE_TOPIC" in table
@@ -90,7 +92,7 @@ def test_a_send_makes_nothing_without_an_inheritable_template(table: TopicTable)
 
 def test_a_saved_template_is_not_inherited_when_auto_creation_is_off() -> None:
     on = TopicTable(ManualClock())
-    off = TopicTable(ManualClock(), auto_create=False)
+    off = TopicTable(ManualClock(), TopicSettings(auto_create=False))
     off.load(on.to_json())
     assert "TBW102" in off
     assert off.create_by_send("T", "TBW102", 4) is None

@@ -21,7 +21,7 @@ from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import POP, PULL, RequestMode, RequestModes
-from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from tests.broker.handlers.room import Room
 from tests.broker.tables.golden_config import config_file
 
@@ -185,7 +185,7 @@ def test_a_refused_file_leaves_those_that_were(name: str) -> None:
 
 
 GOLDEN: dict[str, Callable[[], Any]] = {
-    "topics.json": lambda: TopicTable(CLOCK, broker="broker-a"),
+    "topics.json": lambda: TopicTable(CLOCK, TopicSettings(broker="broker-a")),
     "subscriptionGroup.json": lambda: GroupTable(CLOCK),
     "lmqConsumerOffset.json": lambda: ConsumerOffsets(CLOCK, lights=True),
     "delayOffset.json": lambda: DelayOffsets(CLOCK),
