@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -14,7 +14,7 @@ def test_the_python_examples_run(tmp_path: Path) -> None:
     """One after the other, each in a process of its own, as a reader would."""
     examples = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.S)
     said = []
-    with Broker(tmp_path / "store") as broker:
+    with BrokerProcess(tmp_path / "store") as broker:
         assert broker.name_server is not None
         for example in examples:
             text = example.replace("9876", str(broker.name_server[1])).replace(
