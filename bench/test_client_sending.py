@@ -11,8 +11,8 @@ from firearrow._native.wire.outgoing import alike, batch_body, message_propertie
 from firearrow._native.wire.sends import SendAnswer, SendFrames, post
 from firearrow.client.message import Message
 from firearrow.client.sending.unique_ids import unique_ids
-from tests.wire.test_calls import Client
-from tests.wire.test_conn import Transport
+from tests.support.transport import RecordingTransport
+from tests.wire.calls_client import CallsClient
 
 COUNT = 100
 SMALL = bytes(128)
@@ -45,16 +45,16 @@ def test_writing_a_batch_of_100(benchmark: Any) -> None:  # noqa: ANN401 - untyp
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
+def client() -> Iterator[CallsClient]:
     loop = asyncio.new_event_loop()
-    client = Client(loop, 1 << 20)
-    client.connection_made(Transport())  # type: ignore[arg-type]
+    client = CallsClient(loop, 1 << 20)
+    client.connection_made(RecordingTransport())  # type: ignore[arg-type]
     yield client
     client.connection_lost(None)
     loop.close()
 
 
-def test_100_calls_and_their_answers(benchmark: Any, client: Client) -> None:  # noqa: ANN401 - untyped plugin
+def test_100_calls_and_their_answers(benchmark: Any, client: CallsClient) -> None:  # noqa: ANN401 - untyped plugin
     ext = {
         "msgId": "7F" * 16,
         "queueId": "1",

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench import load, servers
 from bench.frames import TOPIC
 from bench.load import Load
-from tests.process.running import WAYS
+from tests.support.broker_process import WAYS
 
 QUEUE_MESSAGES = 8192
 Work = Callable[[servers.Server], Load]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.interop.peers import BROKER, LIFE, MARKS_AT_ONCE, Apache, FireArrow, Peer
-from tests.interop.workshop import java_class_path, need
+from tests.interop.toolchain import java_class_path, need
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,11 +7,11 @@ import resource
 import sys
 import traceback
 
+from tests.bounds.attack_sockets import Address, AttackSockets
 from tests.bounds.attacks import SOCKETS, Field
-from tests.bounds.claims import CLAIMS
-from tests.bounds.crowd import Address, Crowd
+from tests.bounds.exhaustion_attacks import EXHAUSTION
 
-ATTACKS = SOCKETS | CLAIMS
+ATTACKS = SOCKETS | EXHAUSTION
 FREE = "free"
 
 
@@ -25,17 +25,17 @@ def main(arguments: list[str]) -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     field = Field(place(broker), place(name_server), int(connections), float(seconds))
-    crowd = Crowd()
+    sockets = AttackSockets()
     for line in sys.stdin:
-        crowd.hang_up()
+        sockets.hang_up()
         name = line.strip()
         if name != FREE:
             try:
-                crowd = ATTACKS[name](field)
+                sockets = ATTACKS[name](field)
             except Exception:
                 traceback.print_exc()
                 return 1
-        print(name, len(crowd.members), crowd.gone, crowd.refused, flush=True)
+        print(name, len(sockets.members), sockets.gone, sockets.refused, flush=True)
     return 0
 
 

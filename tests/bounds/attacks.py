@@ -1,6 +1,6 @@
-"""Attacks on the sockets: each opens what it needs, does its harm, and hands the crowd back while it still stands.
+"""Attacks on the sockets: each opens what it needs, does its harm, and returns the sockets while they are still open.
 
-Run by `attacker`, a process of its own, so that a bystander's clock does not wait for the attacker.
+Run by `attacker`, a process of its own, so that the background client's clock does not wait for the attacker.
 """
 
 import itertools
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.bounds.crowd import Address, Crowd
-from tests.process.requests import pull_ext, send_ext
+from tests.bounds.attack_sockets import Address, AttackSockets
+from tests.support.requests import pull_ext, send_ext
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,15 @@ class Field:
     connections: int
     seconds: float
 
-    def crowd(self, count: int | None = None, *, receive_bytes: int | None = None) -> Crowd:
+    def open_sockets(self, count: int | None = None, *, receive_bytes: int | None = None) -> AttackSockets:
         """Some of the connections, or all."""
-        crowd = Crowd()
+        sockets = AttackSockets()
         wanted = self.connections if count is None else min(count, self.connections)
-        crowd.join(self.broker, wanted, receive_bytes=receive_bytes)
-        return crowd
+        sockets.join(self.broker, wanted, receive_bytes=receive_bytes)
+        return sockets
 
 
-Attack = Callable[[Field], Crowd]
+Attack = Callable[[Field], AttackSockets]
 
 
 def request(
@@ -40,90 +40,90 @@ def request(
     return RemotingCommand(code, ext or {}, body, opaque=opaque, flag=flag).encode()
 
 
-def silent(field: Field) -> Crowd:
+def silent(field: Field) -> AttackSockets:
     """They connect and never say a word."""
-    return field.crowd()
+    return field.open_sockets()
 
 
-def half_open(field: Field) -> Crowd:
+def half_open(field: Field) -> AttackSockets:
     """They say half of a frame, and then that they have no more to say; or go away with a reset."""
     half_of_them = field.connections // 2
-    crowd, gone = field.crowd(half_of_them), field.crowd(half_of_them)
+    sockets, gone = field.open_sockets(half_of_them), field.open_sockets(half_of_them)
     half = request(RequestCode.SEND_MESSAGE_V2, send_ext("Half"), bytes(4000))[:2000]
     gone.say(half)
     gone.hang_up(reset=True)
-    crowd.say(half)
-    for each in crowd:
-        crowd.shut(each)
-    return crowd
+    sockets.say(half)
+    for each in sockets:
+        sockets.shut(each)
+    return sockets
 
 
-def slow_loris(field: Field) -> Crowd:
+def slow_loris(field: Field) -> AttackSockets:
     """A byte each now and then, of frames that never end."""
-    crowd = field.crowd()
+    sockets = field.open_sockets()
     drip = request(RequestCode.SEND_MESSAGE_V2, send_ext("Drip"), bytes(1 << 20))
     until = time.monotonic() + field.seconds
     for byte in itertools.islice(drip, 200):
         if time.monotonic() > until:
             break
-        crowd.say(bytes([byte]))
+        sockets.say(bytes([byte]))
         time.sleep(field.seconds / 200)
-    return crowd
+    return sockets
 
 
-def almost_whole(field: Field) -> Crowd:
+def almost_whole(field: Field) -> AttackSockets:
     """Frames of 16 MiB of which the last byte is missing."""
-    crowd = field.crowd(max(field.connections // 20, 10))
+    sockets = field.open_sockets(max(field.connections // 20, 10))
     whole = request(RequestCode.SEND_MESSAGE_V2, send_ext("Almost"), bytes((16 << 20) - 4096))
-    crowd.say(whole[:-1], within_s=max(5.0, field.seconds))
-    return crowd
+    sockets.say(whole[:-1], within_s=max(5.0, field.seconds))
+    return sockets
 
 
-def almost_small(field: Field) -> Crowd:
+def almost_small(field: Field) -> AttackSockets:
     """Frames of 128 KB of which the last byte is missing, from everybody."""
-    crowd = field.crowd()
-    crowd.say(request(RequestCode.SEND_MESSAGE_V2, send_ext("Almost"), bytes(127_000))[:-1])
-    return crowd
+    sockets = field.open_sockets()
+    sockets.say(request(RequestCode.SEND_MESSAGE_V2, send_ext("Almost"), bytes(127_000))[:-1])
+    return sockets
 
 
-def deaf(field: Field) -> Crowd:
+def deaf(field: Field) -> AttackSockets:
     """They ask for very much and read nothing."""
-    with_message = field.crowd(1)
+    with_message = field.open_sockets(1)
     with_message.say(request(RequestCode.SEND_MESSAGE_V2, send_ext("DeafAttack"), bytes(200_000)))
     time.sleep(0.1)
     with_message.hang_up()
-    crowd = field.crowd(receive_bytes=4096)
+    sockets = field.open_sockets(receive_bytes=4096)
     pulls = b"".join(request(RequestCode.PULL_MESSAGE, pull_ext("DeafAttack"), opaque=n) for n in range(100))
-    crowd.say(pulls, within_s=max(5.0, field.seconds))
+    sockets.say(pulls, within_s=max(5.0, field.seconds))
     time.sleep(field.seconds / 4)
-    return crowd
+    return sockets
 
 
-def unread_answers(field: Field) -> Crowd:
+def unread_answers(field: Field) -> AttackSockets:
     """Small questions without end, and nobody reads the answers."""
-    crowd = field.crowd(receive_bytes=4096)
+    sockets = field.open_sockets(receive_bytes=4096)
     asked = request(RequestCode.GET_BROKER_RUNTIME_INFO) * 200
     until = time.monotonic() + field.seconds
     while time.monotonic() < until:
-        crowd.say(asked, within_s=min(1.0, field.seconds))
-    return crowd
+        sockets.say(asked, within_s=min(1.0, field.seconds))
+    return sockets
 
 
-def churn(field: Field) -> Crowd:
+def churn(field: Field) -> AttackSockets:
     """Connections that come and go as fast as they can, some with a question on the lips."""
     until = time.monotonic() + field.seconds
     asked = request(RequestCode.GET_BROKER_RUNTIME_INFO)
     for n in itertools.count():
         if time.monotonic() > until:
             break
-        crowd = field.crowd(200)
+        sockets = field.open_sockets(200)
         if n % 2:
-            crowd.say(asked)
-        crowd.hang_up(reset=n % 3 == 0)
-    return Crowd()
+            sockets.say(asked)
+        sockets.hang_up(reset=n % 3 == 0)
+    return AttackSockets()
 
 
-def other_protocols(field: Field) -> Crowd:
+def other_protocols(field: Field) -> AttackSockets:
     """TLS, HTTP, wrong byte order, and what Redis, Kafka and SSH say first."""
     right = request(RequestCode.SEND_MESSAGE_V2, send_ext("Endian"), b"x")
     words = (
@@ -136,18 +136,18 @@ def other_protocols(field: Field) -> Crowd:
         b"\x00" * 4096,
         b"\xff" * 4096,
     )
-    crowd = Crowd()
+    sockets = AttackSockets()
     for word in words:
-        part = Crowd()
+        part = AttackSockets()
         part.join(field.broker, max(field.connections // len(words), 1))
         part.say(word)
-        crowd.members += part.members
-    return crowd
+        sockets.members += part.members
+    return sockets
 
 
-def one_ways(field: Field) -> Crowd:
+def one_ways(field: Field) -> AttackSockets:
     """Requests that want no answer, as many as go through."""
-    crowd = field.crowd(20)
+    sockets = field.open_sockets(20)
     flood = b"".join(
         request(code, ext, b"{}" if code == RequestCode.HEART_BEAT else b"x" * 100, flag=2)
         for code, ext in (
@@ -159,8 +159,8 @@ def one_ways(field: Field) -> Crowd:
     )
     until = time.monotonic() + field.seconds
     while time.monotonic() < until:
-        crowd.say(flood * 100, within_s=1.0)
-    return crowd
+        sockets.say(flood * 100, within_s=1.0)
+    return sockets
 
 
 SOCKETS: dict[str, Attack] = {

@@ -1,7 +1,8 @@
 """Hostile peers against a real broker: what it costs, in memory and in other clients' time.
 
 `python -m tests.bounds.hostile [--seconds T] [--connections N] [--name ATTACK]... [--way WAY]`: every attack for T
-seconds with N connections, a bystander beside it. One line an attack; exit code 1 when a bound was broken.
+seconds with N connections, while a well-behaved client goes on. One line an attack; exit code 1 when a bound was
+broken.
 """
 
 import argparse
@@ -15,12 +16,12 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.bounds.attacker import ATTACKS, FREE
-from tests.bounds.bystander import Bystander
+from tests.bounds.background_client import BackgroundClient
 from tests.bounds.memory import Watched, worked_s
-from tests.process.running import WAY, WAYS, Broker
+from tests.support.broker_process import WAY, WAYS, BrokerProcess
 
 WORK_S, WORK_S_EACH = 1.0, 0.0005
-"""What the broker may work for others before it answers the bystander: each of those who are there may have a turn."""
+"""How long the broker may work for others before it answers the background client: each connection may have a turn."""
 GROWTH_KIB = 1400 << 10
 """What an attack may make the broker hold while it lasts: maxConnectionBytes, and what is beside it."""
 PATIENCE_S = 60.0
@@ -49,30 +50,30 @@ class Seen:
         if self.peak_kib - self.before_kib > GROWTH_KIB:
             found.append(f"memory grew by {(self.peak_kib - self.before_kib) >> 10} MiB")
         if self.work_s > WORK_S + WORK_S_EACH * (self.stood + self.closed):
-            found.append(f"the bystander waited while the broker worked for {self.work_s:.2f} s")
+            found.append(f"the background client waited while the broker worked for {self.work_s:.2f} s")
         if not self.served:
-            found.append("the bystander was not served")
+            found.append("the background client was not served")
         return found
 
     def __str__(self) -> str:
         return (
             f"{self.name:16} {self.seconds:5.1f} s  connections {self.stood:5} ({self.closed} closed, {self.refused} "
             f"refused)  memory {self.before_kib >> 10} → {self.peak_kib >> 10} → {self.after_kib >> 10} MiB  "
-            f"bystander {self.served} rounds, 99 % in {1000 * self.usual_s:.1f} ms, worst {1000 * self.worst_s:.0f} ms "
+            f"client {self.served} rounds, 99 % in {1000 * self.usual_s:.1f} ms, worst {1000 * self.worst_s:.0f} ms "
             f"(the broker worked {1000 * self.work_s:.0f} ms of it)"
             + "".join(f"  BROKEN: {fault}" for fault in self.faults)
         )
 
 
 class Siege:
-    """A broker, a bystander and an attacker; `attack` runs one attack and lets its connections go again."""
+    """A broker, a background client and an attacker; `attack` runs one attack and lets its connections go again."""
 
-    def __init__(self, broker: Broker, connections: int, seconds: float) -> None:
+    def __init__(self, broker: BrokerProcess, connections: int, seconds: float) -> None:
         assert broker.name_server is not None
         self.broker = broker
         self._watched = Watched(broker.process.pid)
         pid = broker.process.pid
-        self._bystander = Bystander(broker.address, lambda: worked_s(pid))
+        self._client = BackgroundClient(broker.address, lambda: worked_s(pid))
         broker_at, names_at = (f"{host}:{port}" for host, port in (broker.address, broker.name_server))
         self._attacker = subprocess.Popen(
             [sys.executable, "-m", "tests.bounds.attacker", broker_at, names_at, str(connections), str(seconds)],
@@ -80,16 +81,16 @@ class Siege:
         )  # fmt: skip
 
     def attack(self, name: str) -> Seen:
-        begun, mark, before = time.monotonic(), self._bystander.mark(), self._watched.now
+        begun, mark, before = time.monotonic(), self._client.mark(), self._watched.now
         self._watched.take_peak()
         stood, closed, refused = self._tell(name)
         peak, seconds = self._watched.take_peak(), time.monotonic() - begun
         self._tell(FREE)
-        self._bystander.wait_for_rounds(3)
+        self._client.wait_for_rounds(3)
         return Seen(
             name, stood, closed, refused, seconds, before, peak, self._watched.now,
-            self._bystander.worst_s(mark), self._bystander.worst_work_s(mark), self._bystander.usual_s(mark),
-            self._bystander.mark() - mark,
+            self._client.worst_s(mark), self._client.worst_work_s(mark), self._client.usual_s(mark),
+            self._client.mark() - mark,
         )  # fmt: skip
 
     def _tell(self, name: str) -> tuple[int, int, int]:
@@ -115,13 +116,13 @@ class Siege:
         self._attacker.stdout.close()
         self._attacker.wait(PATIENCE_S)
         self._watched.stop()
-        self._bystander.stop()
+        self._client.stop()
 
 
 def besiege(names: list[str], connections: int, seconds: float, way: tuple[str, ...] = WAY) -> Iterator[Seen]:
     """One broker for all attacks, one after another; at the end it stops cleanly and nothing is missing."""
     with tempfile.TemporaryDirectory() as folder:
-        with Broker(Path(folder) / "store", way=way) as broker:
+        with BrokerProcess(Path(folder) / "store", way=way) as broker:
             with Siege(broker, connections, seconds) as siege:
                 for name in names:
                     yield siege.attack(name)

@@ -20,7 +20,7 @@ from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.life.timers.check import TimerCheck
 from firearrow.broker.life.timers.log import TimerLog, TimerLogDamaged
 from tests.bounds.fuzz import Target
-from tests.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, properties_of, put
+from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, properties_of, put
 
 COUNT = 20
 MEMORY = "/dev/shm"

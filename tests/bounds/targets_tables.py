@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.life.pop.orders import ConsumerOrders
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.groups import GroupTable
@@ -12,6 +11,7 @@ from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
 from firearrow.broker.tables.topics import TopicTable
 from tests.bounds.fuzz import Target
+from tests.support.clock import ManualClock
 
 CLOCK = ManualClock()
 

@@ -8,7 +8,8 @@ import pytest
 from firearrow._native.wire.budget import Budget
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.conn import Conn
-from tests.wire.test_conn import Transport, feed, turn
+from tests.support.connections import feed, turn
+from tests.support.transport import RecordingTransport
 
 
 class Quiet(Conn):
@@ -23,7 +24,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-class Slack(Transport):
+class Slack(RecordingTransport):
     """Takes so many bytes and keeps the others."""
 
     waiting = 0

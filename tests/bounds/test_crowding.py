@@ -16,8 +16,8 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import crowding
 from firearrow.broker.crowding import RESERVED_MAX, connections_max, heaviest, silent, unsent_bytes
 from firearrow.broker.server import Server
-from tests.process.requests import send
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import send
 
 CROWD = 200
 
@@ -120,13 +120,17 @@ def test_a_crowd_that_asks_for_much_does_not_stand_before_those_who_were_there(t
     much = RemotingCommand(
         RequestCode.BATCH_ACK_MESSAGE, {}, b'{"acks":[' + b"{}," * 50_000 + b"{}]}"
     ).encode()
-    with Broker(tmp_path / "store") as broker, broker.connect() as bystander, contextlib.ExitStack() as crowd:
-        assert send(bystander, "T", b"before").code == 0
+    with (
+        BrokerProcess(tmp_path / "store") as broker,
+        broker.connect() as background,
+        contextlib.ExitStack() as crowd,
+    ):
+        assert send(background, "T", b"before").code == 0
         members = [crowd.enter_context(socket.create_connection(broker.address)) for _ in range(CROWD)]
         for member in members:
             member.sendall(much)
         before = len(select.select(members, [], [], 0)[0])
-        assert send(bystander, "T", b"meanwhile").code == 0
+        assert send(background, "T", b"meanwhile").code == 0
         assert len(select.select(members, [], [], 0)[0]) - before < CROWD // 2
         for member in members:
             member.settimeout(60)

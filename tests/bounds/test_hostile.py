@@ -1,12 +1,12 @@
-"""Peers that mean harm, in short: bounded memory, and the bystander is served. The long form is a command."""
+"""Peers that mean harm, in short: bounded memory, and the background client is served. The long form is a command."""
 
 from pathlib import Path
 
 from tests.bounds.attacker import ATTACKS
 from tests.bounds.hostile import besiege
-from tests.process.connection import Connection
-from tests.process.requests import pull, send
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull, send
 
 CONNECTIONS, SECONDS = 60, 0.2
 
@@ -24,11 +24,11 @@ def half_of_a_frame(size: int) -> bytes:
 def test_the_heaviest_of_too_many_bytes_goes(tmp_path: Path) -> None:
     """64 MiB are allowed: of what stands half sent, the largest pieces go, and a small one may be finished."""
     with (
-        Broker(tmp_path / "s", "--set", f"maxConnectionBytes={64 << 20}") as broker,
+        BrokerProcess(tmp_path / "s", "--set", f"maxConnectionBytes={64 << 20}") as broker,
         broker.connect() as small,
     ):
         assert send(small, "Heavy", b"x").code == 0
-        heavy = [Connection(broker.address) for _ in range(8)]
+        heavy = [ClientSocket(broker.address) for _ in range(8)]
         gone = 0
         for each in heavy:
             try:
@@ -45,8 +45,8 @@ def test_the_heaviest_of_too_many_bytes_goes(tmp_path: Path) -> None:
 
 
 def test_below_the_bound_nobody_goes(tmp_path: Path) -> None:
-    with Broker(tmp_path / "s", "--set", f"maxConnectionBytes={64 << 20}") as broker:
-        heavy = [Connection(broker.address) for _ in range(3)]
+    with BrokerProcess(tmp_path / "s", "--set", f"maxConnectionBytes={64 << 20}") as broker:
+        heavy = [ClientSocket(broker.address) for _ in range(3)]
         for each in heavy:
             each.send_raw(half_of_a_frame(15 << 20))
         assert not any(each.closed_by_peer(0.1) for each in heavy)

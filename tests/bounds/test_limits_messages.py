@@ -15,7 +15,7 @@ from firearrow.broker.life.pop.checkpoints import CheckPoint
 from firearrow.broker.life.pop.orders import OFFSETS_MAX, Order
 from firearrow.broker.life.pop.receipts import DIGITS_MAX, RECEIPT_CHARS_MAX, Receipt, ReceiptWrong, whole
 from tests.bounds.code import value_of
-from tests.store.stores import open_store, put
+from tests.support.stores import open_store, put
 
 PROPERTIES_BYTES_MAX = value_of("_native/store/layout", "PROPERTIES_BYTES_MAX")
 TOPIC_BYTES_MAX = value_of("_native/store/layout", "TOPIC_BYTES_MAX")

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from firearrow.broker import properties
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.fastjson import MessageQueue
 from firearrow.broker.tables import (
     attributes,
@@ -26,8 +25,9 @@ from firearrow.broker.tables.heartbeats import Heartbeat
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused
 from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
-from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicSettings, TopicTable
-from tests.broker.peers import RecordedPeer
+from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicTable
+from tests.support.clock import ManualClock
+from tests.support.peers import RecordedPeer
 
 CLOCK = ManualClock()
 

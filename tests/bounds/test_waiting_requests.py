@@ -8,7 +8,6 @@ from firearrow._native.path.holds import BYTES_MAX, REQUEST_BYTES, HeldCall, Hol
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import dispatch
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.config import Config
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.filters.selection import Selection
@@ -17,8 +16,9 @@ from firearrow.broker.life.pop import holds as pop_holds
 from firearrow.broker.life.pop.holds import HeldPop, PopHolds
 from firearrow.broker.options import Options
 from firearrow.broker.peer import Peer
-from tests.broker.peers import RecordedPeer
-from tests.process.requests import pull_ext
+from tests.support.clock import ManualClock
+from tests.support.peers import RecordedPeer
+from tests.support.requests import pull_ext
 
 
 def worked_on(count: int, body: bytes = b"") -> list[int]:

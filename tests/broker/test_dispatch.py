@@ -10,7 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.errors import Refusal
 from firearrow.broker.peer import Answer, Peer
-from tests.broker.peers import RecordedPeer
+from tests.support.peers import RecordedPeer
 
 
 def answered(

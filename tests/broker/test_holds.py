@@ -10,8 +10,8 @@ import pytest
 
 from firearrow._native.path.holds import HeldCall, Holds
 from firearrow._native.path.news import News
-from firearrow.broker.clock import ManualClock
-from tests.broker.peers import RecordedPeer
+from tests.support.clock import ManualClock
+from tests.support.peers import RecordedPeer
 
 
 class Pulls:

@@ -12,7 +12,7 @@ from firearrow.broker.durable import durable
 from firearrow.broker.peer import Peer
 from firearrow.broker.services import saver as module
 from firearrow.broker.services.saver import Saver
-from tests.broker.peers import RecordedPeer
+from tests.support.peers import RecordedPeer
 
 
 class File:

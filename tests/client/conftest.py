@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.interop.peers import Peer, address
-from tests.process import Connection
+from tests.support.client_socket import ClientSocket
 
 _numbers = itertools.count(1)
 
@@ -34,8 +34,8 @@ def name_server(peer: Peer) -> str:
 
 
 @pytest.fixture
-def feeder(peer: Peer) -> Feeder:
-    return Feeder(peer)
+def feeder(peer: Peer) -> RawProducer:
+    return RawProducer(peer)
 
 
 def unique(prefix: str) -> str:
@@ -55,7 +55,7 @@ def topics(peer: Peer) -> Callable[..., str]:
         }  # fmt: skip
         if message_type is not None:
             ext["attributes"] = f"+message.type={message_type}"
-        with Connection(address(peer.address)) as connection:
+        with ClientSocket(address(peer.address)) as connection:
             answer = connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
         assert answer.code == 0, answer.remark
         _await_route(peer, name)
@@ -66,7 +66,7 @@ def topics(peer: Peer) -> Callable[..., str]:
 
 def _await_route(peer: Peer, topic: str) -> None:
     """Apache's broker tells its name server a moment later."""
-    with Connection(address(peer.name_server)) as connection:
+    with ClientSocket(address(peer.name_server)) as connection:
         for _ in range(200):
             if connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0:
                 return

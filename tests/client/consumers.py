@@ -11,9 +11,9 @@ from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.interop.peers import Peer, address
-from tests.process import Connection
-from tests.process.requests import pull
-from tests.process.stored import whole
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages
+from tests.support.requests import pull
 
 Topics = Callable[..., str]
 
@@ -30,10 +30,10 @@ def numbers(count: int) -> list[bytes]:
 
 def dead_letters(peer: Peer, group: str) -> list[Record]:
     """None while there is no such topic."""
-    with Connection(address(peer.address)) as connection:
+    with ClientSocket(address(peer.address)) as connection:
         if pull(connection, dlq_topic(group)).code == ResponseCode.TOPIC_NOT_EXIST:
             return []
-        return whole(connection, dlq_topic(group))
+        return read_messages(connection, dlq_topic(group))
 
 
 class Journal:

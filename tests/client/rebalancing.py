@@ -15,7 +15,7 @@ from firearrow.client.group.rebalance import Queues, RebalanceParts, Rebalancer
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MessageModel
 from tests.client.rounds import FakeInstance, queues_of
-from tests.client.services import Timeline
+from tests.client.services import ManualScheduler
 
 MEMBERS, LOCK, UNLOCK, ASSIGN = 38, 41, 42, 400
 FOUR = queues_of("T", 4)
@@ -48,7 +48,7 @@ class Round:
 
     def __post_init__(self) -> None:
         self.happened: list[object] = []
-        self.time = Timeline()
+        self.time = ManualScheduler()
         self.offsets = Offsets(self.happened)
         self.instance.routes.queues.setdefault("T", FOUR)
         table: dict[MessageQueue, ProcessQueue] = {}

@@ -12,24 +12,22 @@ from firearrow.client.handling.consuming import Verdict
 from firearrow.client.handling.listeners import Handler, HandlerThreads, Listeners
 from firearrow.client.hooks import ConsumeHook
 from firearrow.client.message import MessageQueue
+from tests.support.clock import ManualClock
 
 
-class Timeline:
-    """A clock, `later` and `every` of a service; time passes when it is told to."""
+class ManualScheduler(ManualClock):
+    """A clock with `later` and `every` of a service; time passes only in `pass_by`."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        super().__init__(1_000_000)
         self._numbers = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._cancelled: set[int] = set()
         self.repeated: list[tuple[float, Callable[[], Awaitable[object]], float]] = []
 
-    def __call__(self) -> float:
-        return self.now
-
     def later(self, after_s: float, callback: Callable[[], None]) -> "Timer":
         number = next(self._numbers)
-        heapq.heappush(self._due, (self.now + after_s, number, callback))
+        heapq.heappush(self._due, (self._now_ms + after_s * 1000, number, callback))
         return Timer(self._cancelled, number)
 
     def every(self, seconds: float, work: Callable[[], Awaitable[object]], first_s: float) -> "Timer":
@@ -40,19 +38,22 @@ class Timeline:
     def waits(self) -> list[float]:
         """Seconds until each pending call, rounded."""
         return [
-            round(at - self.now, 6) for at, number, _ in sorted(self._due) if number not in self._cancelled
+            round((at - self._now_ms) / 1000, 6)
+            for at, number, _ in sorted(self._due)
+            if number not in self._cancelled
         ]
 
     async def pass_by(self, seconds: float) -> None:
         """Move on; what falls due is called at its time, and the loop settles each time."""
-        until = self.now + seconds
+        until = self._now_ms + seconds * 1000
         await settled()
         while self._due and self._due[0][0] <= until:
-            self.now, number, callback = heapq.heappop(self._due)
+            at, number, callback = heapq.heappop(self._due)
+            self.advance_to(at)
             if number not in self._cancelled:
                 callback()
                 await settled()
-        self.now = until
+        self.advance_to(until)
 
 
 @dataclass(eq=False)

@@ -24,19 +24,21 @@ from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions
 from tests.client.conftest import unique
 from tests.interop.peers import BROKER, CLUSTER, Peer, address
-from tests.process import Connection
-from tests.process.requests import send_ext
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import send_ext
 
 QUEUE = MessageQueue("t", "broker-a", 1)
 
 
 @pytest.fixture
-def broker(peer: Peer) -> Iterator[Connection]:
-    with Connection(address(peer.address)) as connection:
+def broker(peer: Peer) -> Iterator[ClientSocket]:
+    with ClientSocket(address(peer.address)) as connection:
         yield connection
 
 
-def send(broker: Connection, topic: str, body: bytes, queue_id: int = 0, **properties: str) -> dict[str, str]:
+def send(
+    broker: ClientSocket, topic: str, body: bytes, queue_id: int = 0, **properties: str
+) -> dict[str, str]:
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
     answer = broker.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, queue_id, i=text), body)
     assert answer.code == 0, answer.remark
@@ -122,7 +124,7 @@ async def test_a_brokers_option_is_changed(name_server: str) -> None:
             await admin.update_broker_config(BROKER, {"a": "1\nb=2"})
 
 
-async def test_offsets_of_a_queue(name_server: str, topics: Callable[..., str], broker: Connection) -> None:
+async def test_offsets_of_a_queue(name_server: str, topics: Callable[..., str], broker: ClientSocket) -> None:
     topic = topics(queues=1)
     queue = MessageQueue(topic, BROKER, 0)
     async with Admin(name_server) as admin:
@@ -140,7 +142,7 @@ async def test_offsets_of_a_queue(name_server: str, topics: Callable[..., str], 
 
 
 async def test_messages_are_found_by_place_by_unique_id_and_by_key(
-    name_server: str, topics: Callable[..., str], broker: Connection
+    name_server: str, topics: Callable[..., str], broker: ClientSocket
 ) -> None:
     topic = topics(queues=2)
     unique_id = "7F000001" + "0A1B2C3D" * 3
@@ -176,7 +178,7 @@ async def test_a_group_is_made_seen_and_deleted(name_server: str) -> None:
 
 
 async def test_progress_of_a_group_is_stored_told_and_reset(
-    name_server: str, topics: Callable[..., str], broker: Connection
+    name_server: str, topics: Callable[..., str], broker: ClientSocket
 ) -> None:
     topic, group = topics(queues=2), unique("group")
     queue = MessageQueue(topic, BROKER, 0)

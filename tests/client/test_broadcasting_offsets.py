@@ -14,10 +14,10 @@ from firearrow.client.group import java_json
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 from tests.interop.driver import Driver
-from tests.interop.workshop import java_class_path, need
+from tests.interop.toolchain import java_class_path, need
 
 Topics = Callable[..., str]
 
@@ -47,7 +47,7 @@ def only_file(folder: Path) -> Path:
 
 
 async def test_a_restarted_member_goes_on_where_it_was(
-    name_server: str, topics: Topics, feeder: Feeder, tmp_path: Path
+    name_server: str, topics: Topics, feeder: RawProducer, tmp_path: Path
 ) -> None:
     topic, group = topics(queues=2), unique("group")
     async with broadcasting(name_server, topic, group, tmp_path) as bodies:
@@ -68,7 +68,7 @@ async def test_a_restarted_member_goes_on_where_it_was(
 
 @pytest.mark.interop
 async def test_java_and_python_take_turns_on_one_file(
-    name_server: str, topics: Topics, feeder: Feeder, tmp_path: Path
+    name_server: str, topics: Topics, feeder: RawProducer, tmp_path: Path
 ) -> None:
     need(partial(java_class_path, "client5"))
     topic, group, member = topics(queues=1), unique("group"), unique("member")
@@ -111,7 +111,7 @@ async def test_java_and_python_take_turns_on_one_file(
 async def test_a_new_member_begins_where_it_wants(
     name_server: str,
     topics: Topics,
-    feeder: Feeder,
+    feeder: RawProducer,
     tmp_path: Path,
     where: ConsumeFromWhere,
     begins: timedelta,

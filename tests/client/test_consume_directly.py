@@ -11,9 +11,9 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.handling.consume_directly import answer_consume_directly
 from firearrow.client.handling.consuming import Accepted, ConsumeResult, ConsumeService
 from firearrow.client.message import MessageQueue
-from tests.client import test_orderly
+from tests.client.concurrent_harness import ConcurrentHarness, answering
+from tests.client.orderly_harness import OrderlyHarness
 from tests.client.records import received, record
-from tests.client.test_concurrently import Room, answering
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
@@ -25,12 +25,12 @@ QUEUE = MessageQueue("orders", "broker-a", 0)
 async def test_a_concurrent_handler_is_called_once_and_nothing_else_happens(
     answer: object, result: str
 ) -> None:
-    room = Room(answering(answer))
+    harness = ConcurrentHarness(answering(answer))
     (message,) = received(QUEUE, [7])
-    told = await room.service.consume_directly(message, "broker-b")
+    told = await harness.service.consume_directly(message, "broker-b")
     assert (told["consumeResult"], told["order"], told["autoCommit"]) == (result, False, True)
     assert message.broker_name == "broker-b"
-    assert (room.offsets.updates, room.back.given, room.stats.good) == ([], [], 0)
+    assert (harness.offsets.updates, harness.back.given, harness.stats.good) == ([], [], 0)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ async def test_a_concurrent_handler_is_called_once_and_nothing_else_happens(
     ],
 )
 async def test_an_orderly_handler_answers_for_itself(answer: object, result: str) -> None:
-    room = test_orderly.Room(answering(answer), auto_commit=False)
-    told = await room.service.consume_directly(*received(QUEUE, [7]), "broker-a")
+    harness = OrderlyHarness(answering(answer), auto_commit=False)
+    told = await harness.service.consume_directly(*received(QUEUE, [7]), "broker-a")
     assert (told["consumeResult"], told["order"], told["autoCommit"]) == (result, True, False)
 
 
@@ -52,7 +52,7 @@ async def test_what_a_handler_raised_is_told() -> None:
     async def handler(messages: list[ReceivedMessage]) -> None:
         raise ValueError("no stock")
 
-    told = await Room(handler).service.consume_directly(*received(QUEUE, [7]), "broker-a")
+    told = await ConcurrentHarness(handler).service.consume_directly(*received(QUEUE, [7]), "broker-a")
     assert (told["consumeResult"], told["remark"]) == ("CR_THROW_EXCEPTION", "ValueError: no stock")
 
 
@@ -63,7 +63,7 @@ async def asked(body: bytes, group: str = "workers") -> tuple[RemotingCommand, l
         await asyncio.sleep(0)
         topics.extend(message.topic for message in messages)
 
-    service = Room(handler).service
+    service = ConcurrentHarness(handler).service
     services: dict[str, ConsumeService] = {"workers": service}
     request = RemotingCommand.request(
         RequestCode.CONSUME_MESSAGE_DIRECTLY,

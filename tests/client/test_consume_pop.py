@@ -18,7 +18,7 @@ from firearrow.client.pop.pop_loop import PopLoop, PopParts
 from firearrow.client.pop.popping import Pop, PopResult, PopStatus
 from firearrow.client.pop.receipts import Receipt
 from tests.client.records import received
-from tests.client.services import Stats, Timeline, calls_of, settled
+from tests.client.services import ManualScheduler, Stats, calls_of, settled
 
 QUEUE = MessageQueue("orders", "broker-a", -1)
 
@@ -231,7 +231,7 @@ class ServiceBench:
     def __init__(
         self, handler: Handler, *, batch_size: int = 32, most: int = 16, wall_ms: int = 1000
     ) -> None:
-        self.time, self.stats, self.acks = Timeline(), Stats(), Acks()
+        self.time, self.stats, self.acks = ManualScheduler(), Stats(), Acks()
         self.dead: list[int] = []
         self.dead_letters_work = True
         self.process_queue = ProcessQueue(self.time)
@@ -331,7 +331,7 @@ async def test_a_result_counts_only_within_the_invisible_time() -> None:
 
     for passed_s, told in ((59.9, [(1, None)]), (60, [])):
         bench = await ServiceBench(handler).submit(popped(1))
-        bench.time.now += passed_s
+        bench.time.advance(passed_s * 1000)
         gates.pop().set()
         await settled()
         assert bench.acks.told == told
@@ -339,7 +339,7 @@ async def test_a_result_counts_only_within_the_invisible_time() -> None:
     bench = ServiceBench(handler, batch_size=1)
     await bench.submit(popped(1, 2, 3))
     assert len(gates) == 2, "two at a time"
-    bench.time.now += 61
+    bench.time.advance(61_000)
     for gate in gates:
         gate.set()
     await settled()

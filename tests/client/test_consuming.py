@@ -14,17 +14,17 @@ from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsum
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, dead_letters, numbers
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
-from tests.process import Connection
+from tests.support.client_socket import ClientSocket
 
 # ---- retries and dead letters ----
 
 
 @pytest.mark.parametrize("answer", [False, ConsumeResult.RETRY_LATER, Retry(1), ValueError("not now")])
 async def test_a_message_that_failed_comes_again_as_itself_and_the_others_once(
-    answer: Answer | Exception, name_server: str, topics: Topics, feeder: Feeder
+    answer: Answer | Exception, name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     ids: dict[bytes, set[str]] = {}
 
@@ -59,7 +59,7 @@ async def test_a_message_that_failed_comes_again_as_itself_and_the_others_once(
 
 
 async def test_a_message_that_fails_too_often_ends_as_a_dead_letter(
-    peer: Peer, name_server: str, topics: Topics, feeder: Feeder
+    peer: Peer, name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, journal = topics(), Journal(lambda message: False)
     feeder.feed(topic, [b"poison"])
@@ -73,7 +73,7 @@ async def test_a_message_that_fails_too_often_ends_as_a_dead_letter(
 
 
 async def test_a_handler_may_send_to_the_dead_letters_at_once(
-    peer: Peer, name_server: str, topics: Topics, feeder: Feeder
+    peer: Peer, name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, journal = topics(), Journal(lambda message: DeadLetter())
     feeder.feed(topic, [b"poison"])
@@ -86,7 +86,7 @@ async def test_a_handler_may_send_to_the_dead_letters_at_once(
 
 
 async def test_batches_keep_their_size_and_what_was_not_accepted_comes_again(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, journal = topics(queues=1), Journal()
     feeder.feed(topic, numbers(16))
@@ -105,7 +105,7 @@ async def test_batches_keep_their_size_and_what_was_not_accepted_comes_again(
 
 
 async def test_if_the_broker_cannot_take_it_back_the_message_is_published_to_the_retry_topic(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, journal = topics(), Journal(lambda message: None if message.reconsume_times else False)
     feeder.feed(topic, [b"\x00any\xff"], TAGS="a", KEYS="k1 k2", mine="x")
@@ -127,11 +127,11 @@ async def test_if_the_broker_cannot_take_it_back_the_message_is_published_to_the
 
 
 async def test_a_namespace_is_seen_by_nobody_but_the_broker(
-    peer: Peer, name_server: str, feeder: Feeder
+    peer: Peer, name_server: str, feeder: RawProducer
 ) -> None:
     topic, journal = unique("topic"), Journal(lambda message: message.reconsume_times > 0)
     feeder.feed(f"tenant%{topic}", [b"a"])
-    with Connection(address(peer.name_server)) as connection:
+    with ClientSocket(address(peer.name_server)) as connection:
         asked = {"topic": f"tenant%{topic}"}
         await wait_until(lambda: connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, asked).code == 0)
     consuming = PushConsumer(
@@ -152,7 +152,7 @@ async def test_a_namespace_is_seen_by_nobody_but_the_broker(
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()])
 @pytest.mark.parametrize("plain", [False, True])
 async def test_a_handler_that_raises_what_ends_programs_does_not_end_the_consumer(
-    error: BaseException, plain: bool, name_server: str, topics: Topics, feeder: Feeder
+    error: BaseException, plain: bool, name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(), list[tuple[bytes, int]]()
 
@@ -173,7 +173,7 @@ async def test_a_handler_that_raises_what_ends_programs_does_not_end_the_consume
 
 
 async def test_a_handler_that_blocks_keeps_its_thread_only(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen, ends = topics(queues=1), list[bytes](), threading.Event()
 
@@ -193,7 +193,7 @@ async def test_a_handler_that_blocks_keeps_its_thread_only(
 
 
 async def test_a_message_that_a_handler_keeps_too_long_comes_to_another_one(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, journal, ends = topics(queues=1), Journal(), asyncio.Event()
 
@@ -223,7 +223,7 @@ async def test_a_message_that_a_handler_keeps_too_long_comes_to_another_one(
     [(None, "CR_SUCCESS"), (False, "CR_LATER"), (ValueError("no stock"), "CR_THROW_EXCEPTION")],
 )
 async def test_an_operator_has_a_message_handled_directly(
-    answer: Answer | Exception, result: str, peer: Peer, name_server: str, topics: Topics, feeder: Feeder
+    answer: Answer | Exception, result: str, peer: Peer, name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, journal = topics(queues=1), Journal()
     ids: list[str] = []
@@ -251,7 +251,7 @@ async def test_an_operator_has_a_message_handled_directly(
         }
 
         def ask() -> bytes:
-            with Connection(address(peer.address)) as connection:
+            with ClientSocket(address(peer.address)) as connection:
                 told = connection.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, asked)
             assert told.code == 0, told.remark
             return told.body

@@ -9,13 +9,13 @@ import pytest
 from firearrow._native.store.received import ReceivedMessage
 from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, numbers
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 
 
 @pytest.mark.parametrize("plain", [False, True])
 async def test_a_close_under_load_loses_nothing_and_repeats_nothing(
-    plain: bool, name_server: str, topics: Topics, feeder: Feeder
+    plain: bool, name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, begun, done = topics(), Counter[bytes](), Counter[bytes]()
     pause = threading.Event()
@@ -42,7 +42,7 @@ async def test_a_close_under_load_loses_nothing_and_repeats_nothing(
 
 
 async def test_a_handler_cut_off_by_a_close_leaves_its_message_to_the_next_member(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, begun, cancelled = topics(), list[bytes](), list[bytes]()
 
@@ -70,7 +70,9 @@ async def test_a_handler_cut_off_by_a_close_leaves_its_message_to_the_next_membe
     assert sorted(journal.bodies) == numbers(3)
 
 
-async def test_a_handler_may_close_its_consumer(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_a_handler_may_close_its_consumer(
+    name_server: str, topics: Topics, feeder: RawProducer
+) -> None:
     """It waits for the others only; its own message comes again, for nobody can say any more that it was done."""
     topic, done = topics(queues=1), list[bytes]()
     group = unique("group")

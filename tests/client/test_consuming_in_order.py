@@ -12,7 +12,7 @@ from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageMod
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, dead_letters, numbers
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
 
@@ -21,7 +21,7 @@ from tests.interop.peers import Peer
 
 @pytest.mark.parametrize("answer", [False, Suspend(0.05), RuntimeError("no")])
 async def test_order_is_kept_under_failure_while_other_queues_go_on(
-    answer: Answer | Exception, name_server: str, topics: Topics, feeder: Feeder
+    answer: Answer | Exception, name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen, failed = topics(queues=2), dict[int, list[bytes]]({0: [], 1: []}), list[bytes]()
 
@@ -47,7 +47,7 @@ async def test_order_is_kept_under_failure_while_other_queues_go_on(
 
 
 async def test_in_order_plain_handlers_never_meet_in_one_queue(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen, running = topics(queues=2), list[tuple[int, bytes]](), Counter[int]()
     together: list[int] = []
@@ -70,7 +70,7 @@ async def test_in_order_plain_handlers_never_meet_in_one_queue(
 
 
 async def test_in_order_too_many_failures_end_as_a_dead_letter_and_the_queue_goes_on(
-    peer: Peer, name_server: str, topics: Topics, feeder: Feeder
+    peer: Peer, name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     journal = Journal(lambda message: message.body != b"001")
@@ -86,7 +86,7 @@ async def test_in_order_too_many_failures_end_as_a_dead_letter_and_the_queue_goe
 
 
 async def test_without_auto_commit_only_what_was_committed_stays_done(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     first = Journal(lambda message: ConsumeResult.COMMIT if message.body == b"002" else None)
@@ -104,7 +104,7 @@ async def test_without_auto_commit_only_what_was_committed_stays_done(
 
 
 async def test_the_next_member_goes_on_in_order_where_the_last_one_stopped(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     """No pause for a lock's 60 s, nothing twice, nothing left out."""
     topic, seen = topics(queues=2), dict[int, list[bytes]]({0: [], 1: []})
@@ -128,7 +128,7 @@ async def test_the_next_member_goes_on_in_order_where_the_last_one_stopped(
 
 
 async def test_broadcasting_brings_everything_to_everybody_and_failures_to_nobody_again(
-    name_server: str, topics: Topics, feeder: Feeder, tmp_path: Path
+    name_server: str, topics: Topics, feeder: RawProducer, tmp_path: Path
 ) -> None:
     topic, group = topics(), unique("group")
     feeder.spread(topic, 20)
@@ -152,7 +152,7 @@ async def test_broadcasting_brings_everything_to_everybody_and_failures_to_nobod
 
 
 async def test_broadcasting_goes_on_where_its_file_says(
-    name_server: str, topics: Topics, feeder: Feeder, tmp_path: Path
+    name_server: str, topics: Topics, feeder: RawProducer, tmp_path: Path
 ) -> None:
     topic, group, seen = topics(), unique("group"), list[bytes]()
     for bodies in (numbers(5), [b"new"]):

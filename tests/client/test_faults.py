@@ -15,8 +15,8 @@ from firearrow.client.errors import TransportError
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
 from tests.client.proxy import Detour
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
 
@@ -72,7 +72,9 @@ def bodies(start: int, count: int, size: int = 300) -> list[bytes]:
 # ---- a consumer ----
 
 
-async def test_frames_in_small_pieces_are_put_together(peer: Peer, topics: Topics, feeder: Feeder) -> None:
+async def test_frames_in_small_pieces_are_put_together(
+    peer: Peer, topics: Topics, feeder: RawProducer
+) -> None:
     topic, sent = topics(), bodies(0, 60)
     async with consuming(peer, topic) as (running, detour):
         detour.broker.piece = 7
@@ -83,7 +85,7 @@ async def test_frames_in_small_pieces_are_put_together(peer: Peer, topics: Topic
 
 @pytest.mark.parametrize("cut_at", [1, 3, 4, 9, 200, 5000])
 async def test_a_connection_cut_within_an_answer_costs_a_consumer_nothing(
-    cut_at: int, peer: Peer, topics: Topics, feeder: Feeder
+    cut_at: int, peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, sent = topics(), bodies(0, 200)
     async with consuming(peer, topic) as (running, detour):
@@ -96,7 +98,7 @@ async def test_a_connection_cut_within_an_answer_costs_a_consumer_nothing(
         assert detour.broker.accepted > accepted
 
 
-async def test_resets_again_and_again_under_load(peer: Peer, topics: Topics, feeder: Feeder) -> None:
+async def test_resets_again_and_again_under_load(peer: Peer, topics: Topics, feeder: RawProducer) -> None:
     topic, sent = topics(), bodies(0, 600)
     async with consuming(peer, topic) as (running, detour):
         await wait_until(lambda: len(running.consumer.queues) == 5)
@@ -106,7 +108,7 @@ async def test_resets_again_and_again_under_load(peer: Peer, topics: Topics, fee
         await running.got(sent)
 
 
-async def test_silence_ends_in_recovery(peer: Peer, topics: Topics, feeder: Feeder) -> None:
+async def test_silence_ends_in_recovery(peer: Peer, topics: Topics, feeder: RawProducer) -> None:
     """Longer than a pull may take, so that answers that come after it find nobody who waits."""
     topic, sent = topics(), bodies(0, 40)
     async with consuming(peer, topic) as (running, detour):
@@ -122,7 +124,7 @@ async def test_silence_ends_in_recovery(peer: Peer, topics: Topics, feeder: Feed
 
 @pytest.mark.parametrize("orderly", [False, True])
 async def test_a_broker_that_is_gone_and_back_is_consumed_on(
-    orderly: bool, peer: Peer, topics: Topics, feeder: Feeder
+    orderly: bool, peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, sent = topics(), bodies(0, 60)
     async with consuming(peer, topic, orderly=orderly) as (running, detour):
@@ -138,7 +140,7 @@ async def test_a_broker_that_is_gone_and_back_is_consumed_on(
 
 
 async def test_without_a_name_server_a_running_consumer_goes_on(
-    peer: Peer, topics: Topics, feeder: Feeder
+    peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, sent = topics(), bodies(0, 40)
     async with consuming(peer, topic) as (running, detour):
@@ -150,7 +152,7 @@ async def test_without_a_name_server_a_running_consumer_goes_on(
 
 
 async def test_a_start_without_a_name_server_is_refused_and_may_be_tried_again(
-    peer: Peer, topics: Topics, feeder: Feeder
+    peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     topic = topics()
     feeder.feed(topic, [b"a"])
@@ -165,7 +167,7 @@ async def test_a_start_without_a_name_server_is_refused_and_may_be_tried_again(
 
 
 async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
-    peer: Peer, topics: Topics, feeder: Feeder
+    peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     """Neither asking the broker nor publishing works: the message stays here, and the offset before it."""
     topic = topics()
@@ -191,7 +193,7 @@ async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
 
 @pytest.mark.parametrize("fault", ["gone", "silent"])
 async def test_a_close_that_reaches_nobody_ends_all_the_same(
-    fault: str, peer: Peer, topics: Topics, feeder: Feeder
+    fault: str, peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     """What could not be told is consumed again by the next member: twice at most, never lost."""
     topic, group, sent = topics(), unique("group"), bodies(0, 40)

@@ -17,7 +17,7 @@ from tests.client.conftest import unique
 from tests.client.rounds import Member
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
-from tests.process import Connection
+from tests.support.client_socket import ClientSocket
 
 
 async def member(name_server: str, group: str, topics: Sequence[str], **more: object) -> Member:
@@ -91,7 +91,7 @@ async def test_a_broker_may_have_queues_popped(
 ) -> None:
     topic, group = topics(queues=2), unique("group")
     mode = {"consumerGroup": group, "mode": "POP", "popShareQueueNum": 0, "topic": topic}
-    with Connection(address(peer.address)) as connection:
+    with ClientSocket(address(peer.address)) as connection:
         answer = connection.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, java_json.dumps(mode))
     assert answer.code == 0, answer.remark
     one = await member(name_server, group, [topic], broker_assigns=True)

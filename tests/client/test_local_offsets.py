@@ -12,7 +12,7 @@ from firearrow.client.errors import OffsetUnknown
 from firearrow.client.group.local_offsets import LocalOffsetStore
 from firearrow.client.group.offset_store import NOT_FOUND, ReadOffset
 from firearrow.client.message import MessageQueue
-from tests.interop.workshop import java_class_path, need
+from tests.interop.toolchain import java_class_path, need
 
 ODD = MessageQueue('T"opic\\é', "broker-a", 0)
 FAR, NEW = MessageQueue("Topic", "broker-a", 1), MessageQueue("Topic", "broker-b", 3)

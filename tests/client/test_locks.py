@@ -65,7 +65,7 @@ async def test_in_order_a_busy_queue_waits_for_a_later_round_but_not_forever(
         assert one.table[FOUR[3]] is held
         assert held.dropped
         assert not any(b'"queueId":3' in request.body for request in one.instance.asked_for(UNLOCK))
-        one.time.now += 21
+        one.time.advance(21_000)
         assert await one.rebalancer.run()
     assert FOUR[3] not in one.table
     assert b'"queueId":3' in one.instance.asked_for(UNLOCK)[-1].body
@@ -76,7 +76,7 @@ async def test_a_renewal_tells_what_is_still_ours() -> None:
     await one.rebalancer.run()
     locks = one.rebalancer._parts.locks
     assert locks is not None
-    one.time.now += 20
+    one.time.advance(20_000)
     one.table[FOUR[3]].dropped = True
     one.instance.says[LOCK] = locking(FOUR[1])
     await locks.lock_all()
@@ -104,7 +104,7 @@ async def test_a_renewal_that_fails_leaves_the_locks_to_expire(
     locks, before = one.rebalancer._parts.locks, one.time.now
     assert locks is not None
     one.instance.says[LOCK] = says
-    one.time.now += 20
+    one.time.advance(20_000)
     await locks.lock_all()
     assert all(held.locked for held in one.table.values())
     assert not any(held.lock_expired(before + 30) for held in one.table.values())

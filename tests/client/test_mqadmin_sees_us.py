@@ -12,11 +12,11 @@ from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 from tests.interop.driver import Driver
 from tests.interop.peers import Peer
-from tests.interop.workshop import java_class_path, need
+from tests.interop.toolchain import java_class_path, need
 
 pytestmark = pytest.mark.interop
 Topics = Callable[..., str]
@@ -59,7 +59,7 @@ async def running(
 
 @pytest.mark.parametrize("orderly", [False, True])
 async def test_how_a_consumer_runs_is_shown(
-    name_server: str, topics: Topics, feeder: Feeder, mqadmin: Admin, orderly: bool
+    name_server: str, topics: Topics, feeder: RawProducer, mqadmin: Admin, orderly: bool
 ) -> None:
     topic = topics(queues=2)
     feeder.feed(topic, [b"1", b"2", b"3"], queue_id=1, tag="b")
@@ -82,7 +82,7 @@ async def test_how_a_consumer_runs_is_shown(
 
 
 async def test_a_group_is_set_back_while_it_runs(
-    name_server: str, topics: Topics, feeder: Feeder, mqadmin: Admin
+    name_server: str, topics: Topics, feeder: RawProducer, mqadmin: Admin
 ) -> None:
     topic = topics(queues=2)
     feeder.feed(topic, [b"1", b"2", b"3"], queue_id=1, tag="a")

@@ -17,7 +17,7 @@ from firearrow.client.link.positions import Positions
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions, ConsumeFromWhere
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.rounds import FakeInstance, Member, queues_of
 from tests.client.waiting import wait_until
 
@@ -286,7 +286,7 @@ async def test_a_broker_keeps_what_it_is_told(name_server: str, topics: Callable
 
 
 async def test_positions_of_queues_are_told(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     instance = await Instance.of(ClientOptions(name_server=name_server))
@@ -307,7 +307,7 @@ async def test_positions_of_queues_are_told(
 
 
 async def test_a_young_topic_begins_at_0_whatever_the_group_wants(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic, group = topics(queues=1), unique("group")
     feeder.feed(topic, [b"a", b"b"])

@@ -11,7 +11,7 @@ from firearrow.client.options import ClientOptions, ConsumeFromWhere, PopConsume
 from firearrow.client.pop.receipts import ReceiptWrong, receipt_of
 from firearrow.client.pop_consumer import PopConsumer
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 
 FIRST = PopConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET, wait_s=5)
 
@@ -33,7 +33,9 @@ async def all_bodies(popping: PopConsumer, count: int) -> list[bytes]:
     return bodies
 
 
-async def test_each_message_comes_once(name_server: str, topics: Callable[..., str], feeder: Feeder) -> None:
+async def test_each_message_comes_once(
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
+) -> None:
     topic = topics()
     sent = feeder.spread(topic, 100)
     async with consumer(name_server, topic) as popping:
@@ -42,7 +44,7 @@ async def test_each_message_comes_once(name_server: str, topics: Callable[..., s
 
 
 async def test_members_of_a_group_share_a_queue(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     """Messages are shared out, not queues."""
     topic = topics(queues=1)
@@ -58,7 +60,7 @@ async def test_members_of_a_group_share_a_queue(
 
 
 async def test_what_is_not_acknowledged_comes_back(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     feeder.feed(topic, [b"kept", b"lost"])
@@ -74,7 +76,7 @@ async def test_what_is_not_acknowledged_comes_back(
 
 
 async def test_the_invisible_time_is_changed_both_ways(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     feeder.feed(topic, [b"long", b"short"])
@@ -91,7 +93,7 @@ async def test_the_invisible_time_is_changed_both_ways(
         assert await popping.receive(wait_s=3) == []
 
 
-async def test_tags_and_sql(name_server: str, topics: Callable[..., str], feeder: Feeder) -> None:
+async def test_tags_and_sql(name_server: str, topics: Callable[..., str], feeder: RawProducer) -> None:
     topic = topics()
     feeder.feed(topic, [b"a"], tag="A", price="1")
     feeder.feed(topic, [b"b"], tag="B", price="9")
@@ -105,7 +107,7 @@ async def test_tags_and_sql(name_server: str, topics: Callable[..., str], feeder
 
 
 async def test_a_tag_with_the_same_hash_is_passed_over(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     """Java's hashes of `Aa` and `BB` are equal, so brokers hand out both."""
     topic = topics(queues=1)
@@ -117,7 +119,7 @@ async def test_a_tag_with_the_same_hash_is_passed_over(
 
 
 async def test_a_waiting_receive_gets_what_arrives(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     one, two = topics(), topics()
     popping = PopConsumer(unique("group"), name_server=name_server, options=FIRST)
@@ -136,7 +138,7 @@ async def test_a_waiting_receive_gets_what_arrives(
 
 
 async def test_a_cancelled_receive_loses_nothing(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     async with consumer(name_server, topic) as popping:
@@ -152,7 +154,7 @@ async def test_a_cancelled_receive_loses_nothing(
 
 
 async def test_in_order_the_queue_rests_until_all_is_acknowledged(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic, group = topics(queues=1), unique("group")
     feeder.feed(topic, [b"1", b"2", b"3"])
@@ -169,7 +171,7 @@ async def test_in_order_the_queue_rests_until_all_is_acknowledged(
         assert (second.body, second.reconsume_times) == (b"2", 1)
 
 
-async def test_iterating(name_server: str, topics: Callable[..., str], feeder: Feeder) -> None:
+async def test_iterating(name_server: str, topics: Callable[..., str], feeder: RawProducer) -> None:
     topic = topics()
     sent = feeder.spread(topic, 10)
     found = []
@@ -183,7 +185,7 @@ async def test_iterating(name_server: str, topics: Callable[..., str], feeder: F
 
 
 async def test_names_of_a_namespace_stay_outside(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     """Topic and group are wrapped for the broker, and those of retried messages, too."""
     plain = topics(queues=1)
@@ -200,7 +202,7 @@ async def test_names_of_a_namespace_stay_outside(
 
 
 async def test_codes_too_large_for_binary_headers_go_in_json(
-    name_server: str, topics: Callable[..., str], feeder: Feeder
+    name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     feeder.feed(topic, [b"1", b"2"])
@@ -221,7 +223,7 @@ async def test_closing_ends_a_receive_that_waits(name_server: str, topics: Calla
     assert await waiting == []
 
 
-async def test_misuse_is_told(name_server: str, topics: Callable[..., str], feeder: Feeder) -> None:
+async def test_misuse_is_told(name_server: str, topics: Callable[..., str], feeder: RawProducer) -> None:
     with pytest.raises(ConfigError, match="from_where"):
         PopConsumerOptions(from_where=ConsumeFromWhere.TIMESTAMP)
     topic = topics(queues=1)

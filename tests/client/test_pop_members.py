@@ -15,15 +15,15 @@ from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
-from tests.process import Connection
+from tests.support.client_socket import ClientSocket
 
 
 def ask_for_pop(peer: Peer, topic: str, group: str, mode: str = "POP") -> None:
     wanted = {"consumerGroup": group, "mode": mode, "popShareQueueNum": 0, "topic": topic}
-    with Connection(address(peer.address)) as connection:
+    with ClientSocket(address(peer.address)) as connection:
         answer = connection.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, json.dumps(wanted).encode())
     assert answer.code == 0, answer.remark
 
@@ -55,7 +55,7 @@ async def test_every_message_reaches_one_of_the_members(
     for each in members:
         await wait_until(lambda each=each: each._role.rebalancer.pop_table)
     bodies = [b"%d" % number for number in range(100)]
-    feeder = Feeder(peer)
+    feeder = RawProducer(peer)
     await asyncio.to_thread(feeder.feed, topic, bodies)
     await wait_until(lambda: sum(map(Counter.total, seen)) >= 100)
     for each in members:
@@ -68,7 +68,7 @@ async def test_every_message_reaches_one_of_the_members(
 async def test_what_fails_comes_again(name_server: str, topics: Callable[..., str], peer: Peer) -> None:
     topic, group = topics(queues=1), unique("group")
     ask_for_pop(peer, topic, group)
-    await asyncio.to_thread(Feeder(peer).feed, topic, [b"fails once", b"is fine"])
+    await asyncio.to_thread(RawProducer(peer).feed, topic, [b"fails once", b"is fine"])
     seen: list[tuple[bytes, int, str]] = []
 
     def handler(messages: list[ReceivedMessage]) -> bool:
@@ -88,7 +88,7 @@ async def test_a_dead_letter_goes_to_the_groups_dead_letter_topic(
 ) -> None:
     topic, group = topics(queues=1), unique("group")
     ask_for_pop(peer, topic, group)
-    await asyncio.to_thread(Feeder(peer).feed, topic, [b"hopeless"])
+    await asyncio.to_thread(RawProducer(peer).feed, topic, [b"hopeless"])
     seen: list[bytes] = []
 
     def handler(messages: list[ReceivedMessage]) -> DeadLetter:
@@ -119,7 +119,7 @@ async def test_names_of_a_namespace_stay_outside(
     name_server: str, topics: Callable[..., str], peer: Peer
 ) -> None:
     plain, group = unique("topic"), unique("group")
-    feeder = Feeder(peer)
+    feeder = RawProducer(peer)
     await asyncio.to_thread(feeder.feed, f"space%{plain}", [b"1", b"2"], tag="yes")
     await asyncio.to_thread(feeder.feed, f"space%{plain}", [b"3"], tag="no")
     ask_for_pop(peer, f"space%{plain}", f"space%{group}")
@@ -148,7 +148,7 @@ async def test_what_was_handled_before_the_end_does_not_come_again(
 ) -> None:
     topic, group = topics(queues=2), unique("group")
     ask_for_pop(peer, topic, group)
-    await asyncio.to_thread(Feeder(peer).spread, topic, 50, 2)
+    await asyncio.to_thread(RawProducer(peer).spread, topic, 50, 2)
     seen: Counter[bytes] = Counter()
 
     async def handler(messages: list[ReceivedMessage]) -> None:
@@ -178,7 +178,7 @@ async def test_a_topic_may_turn_from_pop_to_pull(
 
     consumer = member(name_server, group, topic, handler)
     await consumer.start()
-    feeder = Feeder(peer)
+    feeder = RawProducer(peer)
     await asyncio.to_thread(feeder.feed, topic, [b"popped"])
     await wait_until(lambda: seen == [b"popped"])
     ask_for_pop(peer, topic, group, "PULL")

@@ -12,16 +12,9 @@ from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.group.process_queue import LOCK_LIFE_S, NONE, PULL_IDLE_S, ProcessQueue
 from firearrow.client.message import MessageQueue
 from tests.client.records import received
+from tests.support.clock import ManualClock
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def filled(*offsets: int) -> tuple[ProcessQueue, list[ReceivedMessage]]:
@@ -134,7 +127,7 @@ def test_clear_forgets_everything() -> None:
 
 @pytest.mark.parametrize(("after_s", "expired"), [(LOCK_LIFE_S, False), (LOCK_LIFE_S + 0.1, True)])
 def test_a_lock_lives_thirty_seconds(after_s: float, expired: bool) -> None:
-    clock = Clock()
+    clock = ManualClock(100_000)
     queue = ProcessQueue(clock)
     assert queue.lock_expired(clock.now + after_s) is expired
 
@@ -143,18 +136,18 @@ def test_a_lock_lives_thirty_seconds(after_s: float, expired: bool) -> None:
 def test_a_queue_that_is_not_pulled_for_two_minutes_has_lost_its_request(
     after_s: float, expired: bool
 ) -> None:
-    clock = Clock()
+    clock = ManualClock(100_000)
     queue = ProcessQueue(clock)
     assert queue.pull_expired(clock.now + after_s) is expired
 
 
 def test_finishing_and_taking_tell_that_the_queue_is_alive() -> None:
-    clock = Clock()
+    clock = ManualClock(100_000)
     queue = ProcessQueue(clock)
-    clock.now += 5
+    clock.advance(5000)
     queue.remove([])
     assert queue.last_consume_s == clock.now
-    clock.now += 5
+    clock.advance(5000)
     queue.take(1)
     assert queue.last_consume_s == clock.now
 

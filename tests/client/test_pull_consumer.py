@@ -16,11 +16,11 @@ from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageMod
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.states import ServiceState
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
-from tests.process import Connection
-from tests.process.requests import topic_ext
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import topic_ext
 
 Topics = Callable[..., str]
 FIRST = ConsumeFromWhere.FIRST_OFFSET
@@ -66,7 +66,7 @@ async def wait_until_committed(pulling: PullConsumer, queue: MessageQueue, offse
 # ---- subscribe ----
 
 
-async def test_everything_sent_is_polled_once(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_everything_sent_is_polled_once(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic = topics()
     bodies = feeder.spread(topic, 200)
     async with subscribed(name_server, topic) as pulling:
@@ -77,7 +77,7 @@ async def test_everything_sent_is_polled_once(name_server: str, topics: Topics, 
 
 
 async def test_a_poll_gives_one_queue_in_order_and_at_most_a_batch(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     feeder.feed(topic, [b"%d" % number for number in range(25)])
@@ -92,7 +92,7 @@ async def test_a_poll_gives_one_queue_in_order_and_at_most_a_batch(
 
 
 async def test_tags_are_told_from_others_with_their_hash(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     for body, tag in ((b"1", "Aa"), (b"2", "BB"), (b"3", "C"), (b"4", "Aa")):
@@ -103,7 +103,7 @@ async def test_tags_are_told_from_others_with_their_hash(
         assert await polled(pulling, 2) == [b"1", b"4"]
 
 
-async def test_sql(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_sql(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic = topics(queues=1)
     for price in (1, 5, 9):
         feeder.feed(topic, [b"%d" % price], price=str(price))
@@ -113,7 +113,7 @@ async def test_sql(name_server: str, topics: Topics, feeder: Feeder) -> None:
         assert await polled(pulling, 2) == [b"5", b"9"]
 
 
-async def test_topics_come_and_go(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_topics_come_and_go(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     one, two = topics(queues=1), topics(queues=1)
     told: list[tuple[str, int, int]] = []
     async with subscribed(name_server, one) as pulling:
@@ -131,7 +131,7 @@ async def test_topics_come_and_go(name_server: str, topics: Topics, feeder: Feed
 
 
 async def test_members_share_and_take_over_where_the_other_was(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, group = topics(), unique("group")
     first = subscribed(name_server, topic, group)
@@ -151,7 +151,7 @@ async def test_members_share_and_take_over_where_the_other_was(
 
 
 async def test_nothing_is_lost_while_members_come_and_go(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     """What was given out and not yet told may come again, as in any group."""
     topic, group = topics(queues=8), unique("group")
@@ -188,7 +188,7 @@ def replace_name(client: ClientOptions) -> ClientOptions:
 
 
 async def test_a_queue_that_leaves_takes_what_was_done_with_it(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     """Unlike Java's, which would tell only what the last automatic commit knew."""
     topic, group = topics(queues=1), unique("group")
@@ -205,7 +205,7 @@ async def test_a_queue_that_leaves_takes_what_was_done_with_it(
 # ---- assign ----
 
 
-async def test_assigned_queues_and_no_others(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_assigned_queues_and_no_others(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic = topics()
     for queue_id in range(4):
         feeder.feed(topic, [b"%d" % queue_id], queue_id=queue_id, tag="even" if queue_id % 2 == 0 else "odd")
@@ -228,7 +228,7 @@ async def test_assigned_queues_and_no_others(name_server: str, topics: Topics, f
 
 
 async def test_assigned_before_the_start(
-    name_server: str, topics: Topics, feeder: Feeder, peer: Peer
+    name_server: str, topics: Topics, feeder: RawProducer, peer: Peer
 ) -> None:
     topic = topics(queues=1)
     feeder.feed(topic, [b"body"])
@@ -243,7 +243,7 @@ async def test_assigned_before_the_start(
 
 
 async def test_a_broadcasting_member_keeps_its_own_offsets(
-    name_server: str, topics: Topics, feeder: Feeder, tmp_path: Path
+    name_server: str, topics: Topics, feeder: RawProducer, tmp_path: Path
 ) -> None:
     topic, group = topics(), unique("group")
     bodies = feeder.spread(topic, 20)
@@ -266,13 +266,13 @@ async def test_a_broadcasting_member_keeps_its_own_offsets(
 
 
 async def test_new_queues_of_a_topic_are_told(
-    name_server: str, topics: Topics, feeder: Feeder, peer: Peer
+    name_server: str, topics: Topics, feeder: RawProducer, peer: Peer
 ) -> None:
     topic = topics(queues=1)
     told: list[tuple[str, int]] = []
     async with consumer(name_server, check_queues_s=0.05) as pulling:
         await pulling.on_queues_changed(topic, lambda name, queues: told.append((name, len(queues))))
-        with Connection(address(peer.address)) as connection:
+        with ClientSocket(address(peer.address)) as connection:
             ext = topic_ext(topic, queues=3)
             assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
         await wait_until(lambda: told)
@@ -299,7 +299,7 @@ class OnlyEven:
         return [message for message in messages if int(message.body) % 2 == 0]
 
 
-async def test_hooks(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_hooks(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic, hook = topics(queues=1), Hook()
     feeder.feed(topic, [b"0", b"1", b"2"])
     pulling = PullConsumer(
@@ -315,7 +315,9 @@ async def test_hooks(name_server: str, topics: Topics, feeder: Feeder) -> None:
     assert hook.seen == [(2, False), (2, True)]
 
 
-async def test_names_of_a_namespace_stay_outside(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_names_of_a_namespace_stay_outside(
+    name_server: str, topics: Topics, feeder: RawProducer
+) -> None:
     plain = unique("topic")
     feeder.feed(f"space%{plain}", [b"body"])
     client = ClientOptions(name_server=name_server, namespace="space")
@@ -354,7 +356,9 @@ async def test_its_life(name_server: str, topics: Topics) -> None:
         await pulling.start()
 
 
-async def test_a_failed_start_can_be_tried_again(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_a_failed_start_can_be_tried_again(
+    name_server: str, topics: Topics, feeder: RawProducer
+) -> None:
     """Another consumer of the group is in the same instance until it is closed."""
     topic, group = topics(queues=1), unique("group")
     client = ClientOptions(name_server=name_server)

@@ -10,7 +10,7 @@ from firearrow.client.errors import ConfigError
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ConsumeFromWhere
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.test_pull_consumer import Topics, consumer, polled, settled, subscribed
 from tests.client.waiting import wait_until
 
@@ -18,7 +18,7 @@ from tests.client.waiting import wait_until
 
 
 async def test_a_batch_counts_when_the_user_comes_back(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, group = topics(queues=1), unique("group")
     feeder.feed(topic, [b"1", b"2", b"3"])
@@ -41,7 +41,7 @@ async def test_a_batch_counts_when_the_user_comes_back(
         assert await pulling.poll(0.2) == [], "closing committed what was polled last"
 
 
-async def test_what_was_not_polled_comes_again(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_what_was_not_polled_comes_again(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic, group = topics(queues=1), unique("group")
     feeder.feed(topic, [b"%d" % number for number in range(30)])
     async with subscribed(name_server, topic, group) as pulling:
@@ -50,7 +50,7 @@ async def test_what_was_not_polled_comes_again(name_server: str, topics: Topics,
         assert (await pulling.poll(10))[0].body == b"10"
 
 
-async def test_commits_by_hand(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_commits_by_hand(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic, group = topics(queues=2), unique("group")
     for queue_id in range(2):
         feeder.feed(topic, [b"a", b"b", b"c"], queue_id=queue_id)
@@ -69,7 +69,7 @@ async def test_commits_by_hand(name_server: str, topics: Topics, feeder: Feeder)
 
 
 async def test_the_offset_passes_over_what_the_filter_left_out(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     """Unlike Java's, where the group would seem to lag behind for ever."""
     topic = topics(queues=1)
@@ -88,7 +88,7 @@ async def test_the_offset_passes_over_what_the_filter_left_out(
 # ---- seek and pause ----
 
 
-async def test_seeking(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_seeking(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic = topics(queues=1)
     feeder.feed(topic, [b"%d" % number for number in range(30)])
     async with subscribed(name_server, topic) as pulling:
@@ -110,7 +110,7 @@ async def test_seeking(name_server: str, topics: Topics, feeder: Feeder) -> None
 
 
 async def test_a_seek_lets_go_of_the_pull_that_waits_at_the_broker(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     feeder.feed(topic, [b"1"])
@@ -124,7 +124,9 @@ async def test_a_seek_lets_go_of_the_pull_that_waits_at_the_broker(
         assert time.monotonic() - began < 10, "a pull waits 20 s at the broker"
 
 
-async def test_a_paused_queue_gives_nothing_new(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_a_paused_queue_gives_nothing_new(
+    name_server: str, topics: Topics, feeder: RawProducer
+) -> None:
     topic = topics(queues=2)
     async with subscribed(name_server, topic) as pulling:
         await settled(pulling, 2)
@@ -140,7 +142,7 @@ async def test_a_paused_queue_gives_nothing_new(name_server: str, topics: Topics
         assert second in pulling.assignment()
 
 
-async def test_offsets_by_time(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_offsets_by_time(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic = topics(queues=1)
     feeder.feed(topic, [b"old"])
     await asyncio.sleep(0.05)
@@ -154,7 +156,7 @@ async def test_offsets_by_time(name_server: str, topics: Topics, feeder: Feeder)
         assert (await pulling.first_offset(queue), await pulling.last_offset(queue)) == (0, 2)
 
 
-async def test_a_group_may_begin_at_a_time(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_a_group_may_begin_at_a_time(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic = topics(queues=1)
     feeder.feed(topic, [b"old"])
     await asyncio.sleep(1.1)  # the option is exact to a second

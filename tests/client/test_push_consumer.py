@@ -17,11 +17,11 @@ from firearrow.client.options import MIB, ClientOptions, ConsumeFromWhere, Messa
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.states import ServiceState
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
 from tests.client.pushing import FIRST, Seen, Topics, again, consumer
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
-from tests.process import Connection
+from tests.support.client_socket import ClientSocket
 
 
 def offset_files(directory: Path) -> list[Path]:
@@ -32,7 +32,7 @@ def offset_files(directory: Path) -> list[Path]:
 
 
 async def test_everything_sent_reaches_the_handler_once(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(), Seen()
     bodies = feeder.spread(topic, 200)
@@ -45,7 +45,7 @@ async def test_everything_sent_reaches_the_handler_once(
 
 
 async def test_a_decorated_handler_gets_the_tags_it_asked_for(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(), []
     feeder.feed(topic, [b"a"], tag="new")
@@ -68,7 +68,7 @@ async def test_a_decorated_handler_gets_the_tags_it_asked_for(
 
 
 async def test_plain_functions_run_in_threads_side_by_side(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
     together, names = threading.Barrier(3, timeout=10), set()
@@ -84,7 +84,7 @@ async def test_plain_functions_run_in_threads_side_by_side(
 
 
 async def test_batches_hold_at_most_what_was_asked_for(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"%d" % n for n in range(30)])
@@ -93,7 +93,7 @@ async def test_batches_hold_at_most_what_was_asked_for(
     assert max(seen.batches) == 8
 
 
-async def test_each_topic_has_its_handler(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_each_topic_has_its_handler(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     first, second = topics(), topics()
     to_first, to_second = Seen(), Seen()
     both = consumer(name_server, first, to_first)
@@ -106,7 +106,9 @@ async def test_each_topic_has_its_handler(name_server: str, topics: Topics, feed
     assert [message.topic for message in to_second.messages] == [second]
 
 
-async def test_messages_tell_where_they_come_from(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_messages_tell_where_they_come_from(
+    name_server: str, topics: Topics, feeder: RawProducer
+) -> None:
     topic, seen = topics(), Seen()
     offsets = feeder.feed(topic, [bytes(range(256)), b"x"], queue_id=2, KEYS="k1 k2", colour="red")
     async with consumer(name_server, topic, seen):
@@ -121,7 +123,7 @@ async def test_messages_tell_where_they_come_from(name_server: str, topics: Topi
 
 
 async def test_a_failed_message_comes_again_under_its_own_topic(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(), []
 
@@ -138,7 +140,9 @@ async def test_a_failed_message_comes_again_under_its_own_topic(
 
 
 @pytest.mark.parametrize("sql", ["colour = 'red' AND size > 3"])
-async def test_sql_chooses_by_properties(name_server: str, topics: Topics, feeder: Feeder, sql: str) -> None:
+async def test_sql_chooses_by_properties(
+    name_server: str, topics: Topics, feeder: RawProducer, sql: str
+) -> None:
     topic, seen = topics(), Seen()
     chosen = PushConsumer(
         unique("group"), name_server=name_server, options=PushConsumerOptions(from_where=FIRST)
@@ -153,7 +157,7 @@ async def test_sql_chooses_by_properties(name_server: str, topics: Topics, feede
 
 
 async def test_filter_hooks_leave_messages_out_and_offsets_go_on(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(queues=1), Seen()
 
@@ -179,7 +183,9 @@ async def test_filter_hooks_leave_messages_out_and_offsets_go_on(
 # ---- where it begins, and how far it is ----
 
 
-async def test_a_group_goes_on_where_it_stopped(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_a_group_goes_on_where_it_stopped(
+    name_server: str, topics: Topics, feeder: RawProducer
+) -> None:
     topic, before, after = topics(queues=1), Seen(), Seen()
     first = consumer(name_server, topic, before)
     feeder.feed(topic, [b"1", b"2"])
@@ -193,7 +199,7 @@ async def test_a_group_goes_on_where_it_stopped(name_server: str, topics: Topics
 
 
 async def test_a_timestamp_is_where_a_new_group_begins(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"1", b"2"])
@@ -218,7 +224,7 @@ async def test_a_timestamp_is_where_a_new_group_begins(
 
 
 async def test_broadcasting_members_get_everything_and_keep_their_offsets_in_files(
-    name_server: str, topics: Topics, feeder: Feeder, tmp_path: Path
+    name_server: str, topics: Topics, feeder: RawProducer, tmp_path: Path
 ) -> None:
     topic, group = topics(queues=2), unique("group")
     seen = [Seen(), Seen(), Seen()]
@@ -245,14 +251,14 @@ async def test_broadcasting_members_get_everything_and_keep_their_offsets_in_fil
 
 
 async def test_an_offset_the_broker_does_not_have_is_repaired(
-    name_server: str, peer: Peer, topics: Topics, feeder: Feeder, caplog: pytest.LogCaptureFixture
+    name_server: str, peer: Peer, topics: Topics, feeder: RawProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, before, after = topics(queues=1), Seen(), Seen()
     feeder.feed(topic, [b"1", b"2", b"3"])
     first = consumer(name_server, topic, before)
     async with first:
         await wait_until(lambda: len(before.messages) == 3)
-    with Connection(address(peer.address)) as connection:
+    with ClientSocket(address(peer.address)) as connection:
         ext = {"consumerGroup": first.group, "topic": topic, "queueId": "0", "commitOffset": "1000"}
         assert connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext).code == 0
     second = again(first, name_server, topic, after)
@@ -267,7 +273,7 @@ async def test_an_offset_the_broker_does_not_have_is_repaired(
 
 
 async def test_members_split_the_queues_and_take_over_when_one_leaves(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, group, seen = topics(queues=4), unique("group"), Seen()
 
@@ -307,7 +313,7 @@ async def test_a_queue_listener_hears_of_changes(name_server: str, topics: Topic
 
 
 async def test_many_messages_stay_within_small_thresholds(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     """64 MiB pass through; what is held of them at a time is known and small, and so is the memory it takes."""
     topic, body, handled, most = topics(queues=2), bytes(32768), 0, 0

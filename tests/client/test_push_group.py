@@ -15,7 +15,7 @@ from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
@@ -46,7 +46,7 @@ class Group:
 class Flow:
     """Messages for all queues of a topic, each with its number in its queue, until told to stop."""
 
-    def __init__(self, feeder: Feeder, topic: str, queues: int) -> None:
+    def __init__(self, feeder: RawProducer, topic: str, queues: int) -> None:
         self._feeder = feeder
         self._topic = topic
         self._queues = range(queues)
@@ -67,7 +67,7 @@ class Flow:
 
 @pytest.mark.parametrize("orderly", [False, True])
 async def test_members_come_and_go_under_load_and_nothing_is_lost(
-    name_server: str, topics: Topics, feeder: Feeder, orderly: bool
+    name_server: str, topics: Topics, feeder: RawProducer, orderly: bool
 ) -> None:
     topic, handled, times = topics(queues=4), defaultdict[int, list[int]](list), [0, 0]
 
@@ -125,7 +125,7 @@ async def test_a_strategy_of_ones_own_says_who_gets_what(name_server: str, topic
 
 
 async def test_the_broker_knows_a_new_subscription_before_the_first_pull_tells_it(
-    name_server: str, topics: Topics, feeder: Feeder, caplog: pytest.LogCaptureFixture
+    name_server: str, topics: Topics, feeder: RawProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, seen = topics(queues=4), []
 
@@ -141,7 +141,7 @@ async def test_the_broker_knows_a_new_subscription_before_the_first_pull_tells_i
 
 
 async def test_thresholds_of_a_topic_are_split_over_all_queues_that_are_ours(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, go_on = topics(queues=4), asyncio.Event()
 
@@ -162,7 +162,7 @@ async def test_thresholds_of_a_topic_are_split_over_all_queues_that_are_ours(
         go_on.set()
 
 
-async def test_two_groups_share_an_instance(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_two_groups_share_an_instance(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic, client, seen = (
         topics(),
         ClientOptions(name_server=name_server),

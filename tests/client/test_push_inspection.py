@@ -6,25 +6,25 @@ import json
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.group import java_json
-from tests.client.feeding import Feeder
 from tests.client.pushing import Seen, Topics, consumer
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
-from tests.process import Connection
+from tests.support.client_socket import ClientSocket
 
 
 async def ask(peer: Peer, code: int, ext: dict[str, str]) -> RemotingCommand:
     """In a thread: the broker answers when our loop has answered it."""
 
     def asked() -> RemotingCommand:
-        with Connection(address(peer.address)) as connection:
+        with ClientSocket(address(peer.address)) as connection:
             return connection.ask(code, ext)
 
     return await asyncio.to_thread(asked)
 
 
 async def test_the_broker_relays_how_a_consumer_runs(
-    name_server: str, peer: Peer, topics: Topics, feeder: Feeder
+    name_server: str, peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(queues=2), Seen()
     feeder.spread(topic, 10, queues=2)
@@ -52,7 +52,7 @@ async def test_the_broker_relays_how_a_consumer_runs(
 
 
 async def test_one_message_is_handled_here_and_now_and_offsets_stay(
-    name_server: str, peer: Peer, topics: Topics, feeder: Feeder
+    name_server: str, peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"look at me"])
@@ -73,7 +73,7 @@ async def test_one_message_is_handled_here_and_now_and_offsets_stay(
 
 
 async def test_a_reset_at_the_broker_takes_a_running_group_back_in_time(
-    name_server: str, peer: Peer, topics: Topics, feeder: Feeder
+    name_server: str, peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"1", b"2"])
@@ -87,7 +87,7 @@ async def test_a_reset_at_the_broker_takes_a_running_group_back_in_time(
 
 
 async def test_a_reset_that_is_sent_to_us_takes_queues_back_in_time(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(queues=2), Seen()
     feeder.feed(topic, [b"1", b"2"], queue_id=0)
@@ -108,7 +108,7 @@ async def test_a_reset_that_is_sent_to_us_takes_queues_back_in_time(
 
 
 async def test_the_broker_relays_the_offsets_of_a_running_group(
-    name_server: str, peer: Peer, topics: Topics, feeder: Feeder
+    name_server: str, peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"1", b"2"])
@@ -126,7 +126,7 @@ async def test_the_broker_relays_the_offsets_of_a_running_group(
     assert java_json.queue_offsets(consumers[client_id]) == {seen.messages[0].queue: 2}
 
 
-async def test_what_handlers_did_is_traced(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_what_handlers_did_is_traced(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     topic, traces, seen, traced = topics(queues=1), topics(queues=1), Seen(), Seen()
     feeder.feed(topic, [b"1"], UNIQ_KEY="0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A")
     async with consumer(name_server, topic, seen, trace=True, trace_topic=traces) as one:

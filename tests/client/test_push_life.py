@@ -14,8 +14,8 @@ from firearrow.client.options import ClientOptions, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.states import ServiceState
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
 from tests.client.pushing import Seen, Topics, again, consumer
+from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 
 
@@ -91,7 +91,7 @@ async def test_what_cannot_be_meant_is_refused(name_server: str) -> None:
 
 
 async def test_pausing_stops_pulls_and_resuming_goes_on(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen, other = topics(queues=1), Seen(), Seen()
     made = consumer(name_server, topic, seen)
@@ -109,7 +109,9 @@ async def test_pausing_stops_pulls_and_resuming_goes_on(
         await wait_until(lambda: seen.bodies[2:] == [b"3"])
 
 
-async def test_topics_may_come_and_go_while_it_runs(name_server: str, topics: Topics, feeder: Feeder) -> None:
+async def test_topics_may_come_and_go_while_it_runs(
+    name_server: str, topics: Topics, feeder: RawProducer
+) -> None:
     first, second, seen = topics(), topics(), Seen()
     made = consumer(name_server, first, seen)
     async with made:
@@ -126,7 +128,7 @@ async def test_topics_may_come_and_go_while_it_runs(name_server: str, topics: To
 
 
 async def test_closing_lets_handlers_finish_and_keeps_their_results(
-    name_server: str, topics: Topics, feeder: Feeder
+    name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(queues=1), Seen()
     begun, finish = asyncio.Event(), asyncio.Event()
@@ -152,7 +154,9 @@ async def test_closing_lets_handlers_finish_and_keeps_their_results(
 
 
 @pytest.mark.parametrize("how", ["cancel", "close", "stop"])
-async def test_however_run_ends_it_drains(name_server: str, topics: Topics, feeder: Feeder, how: str) -> None:
+async def test_however_run_ends_it_drains(
+    name_server: str, topics: Topics, feeder: RawProducer, how: str
+) -> None:
     topic, begun, finished = topics(queues=1), asyncio.Event(), asyncio.Event()
 
     async def handle(messages: list[ReceivedMessage]) -> None:
@@ -198,7 +202,9 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains(name_server: str, topics: Topics, feeder: Feeder, number: signal.Signals) -> None:
+def test_a_signal_drains(
+    name_server: str, topics: Topics, feeder: RawProducer, number: signal.Signals
+) -> None:
     topic = topics(queues=1)
     feeder.feed(topic, [b"1"])
     command = [sys.executable, "-c", SCRIPT, name_server, unique("group"), topic]

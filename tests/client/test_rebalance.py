@@ -127,7 +127,7 @@ async def test_a_queue_that_nobody_pulls_is_begun_anew() -> None:
     one = Round()
     await one.rebalancer.run()
     still = dict(one.table)
-    one.time.now += 121
+    one.time.advance(121_000)
     for queue in FOUR[1:]:
         one.table[queue].last_pull_s = one.time.now
     assert await one.rebalancer.run()
@@ -140,7 +140,7 @@ async def test_a_user_who_pulls_may_take_his_time() -> None:
     one = Round(active=True)
     await one.rebalancer.run()
     still = dict(one.table)
-    one.time.now += 1000
+    one.time.advance(1_000_000)
     assert await one.rebalancer.run()
     assert one.table == still
 
@@ -271,7 +271,7 @@ async def test_a_queue_that_nobody_pops_is_begun_anew() -> None:
     one = Round(FakeInstance({ASSIGN: assigning(q0="POP")}), broker_assigns=True)
     await one.rebalancer.run()
     popped = one.rebalancer.pop_table[FOUR[0]]
-    one.time.now += 121
+    one.time.advance(121_000)
     assert await one.rebalancer.run()
     assert popped.dropped
     assert one.rebalancer.pop_table[FOUR[0]] is not popped

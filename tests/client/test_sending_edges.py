@@ -29,8 +29,8 @@ from tests.client.proxy import Detour
 from tests.client.scripted import Answer, Scripted, ScriptedBroker
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
-from tests.process import Connection
-from tests.process.stored import whole
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages
 
 Topics = Callable[..., str]
 
@@ -281,9 +281,9 @@ async def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def stored(peer: Peer, topic: str, count: int) -> list[Record]:
     """What lies in queue 0, once it is so many; Apache's broker shows them a moment late, and in any order."""
-    with Connection(address(peer.address)) as connection:
-        await wait_until(lambda: len(whole(connection, topic)) >= count, 20)
-        return whole(connection, topic)
+    with ClientSocket(address(peer.address)) as connection:
+        await wait_until(lambda: len(read_messages(connection, topic)) >= count, 20)
+        return read_messages(connection, topic)
 
 
 async def test_a_topic_that_nothing_makes_has_no_route(name_server: str) -> None:

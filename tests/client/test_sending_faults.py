@@ -21,8 +21,8 @@ from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
-from tests.process import Connection
-from tests.process.stored import whole
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages
 
 Topics = Callable[..., str]
 
@@ -47,8 +47,8 @@ async def sending(peer: Peer, **options: object) -> AsyncIterator[tuple[Producer
 
 
 def stored(peer: Peer, topic: str) -> list[bytes]:
-    with Connection(address(peer.address)) as connection:
-        return [record.body for record in whole(connection, topic)]
+    with ClientSocket(address(peer.address)) as connection:
+        return [record.body for record in read_messages(connection, topic)]
 
 
 @pytest.mark.parametrize("cut_at", [1, 4, 20, 100])
@@ -72,8 +72,8 @@ async def test_with_tries_left_a_half_answer_costs_a_repeat_at_most(peer: Peer, 
         await producer.send(Message(topic, b"before"))
         detour.broker.answer_bytes = 10
         await producer.send(Message(topic, b"half"))
-    with Connection(address(peer.address)) as connection:
-        found = whole(connection, topic)
+    with ClientSocket(address(peer.address)) as connection:
+        found = read_messages(connection, topic)
     assert [record.body for record in found] == [b"before", b"half", b"half"]
     assert found[1].properties["UNIQ_KEY"] == found[2].properties["UNIQ_KEY"]
 

@@ -36,7 +36,7 @@ from tests.client.two_brokers import NAME, SecondBroker
 from tests.client.waiting import wait_until
 from tests.interop.driver import Driver
 from tests.interop.peers import Peer
-from tests.interop.workshop import java_class_path, need
+from tests.interop.toolchain import java_class_path, need
 
 LOGICAL = "__syslo__global__"
 
@@ -72,8 +72,8 @@ def test_logical_queues_are_those_of_all_brokers_in_the_order_of_their_numbers()
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_of_two_brokers_with_one_queue_the_newer_has_it(turned: bool) -> None:
-    told = [mapping("b", 0, 1, epoch=1), mapping("a", 1, epoch=2)]
-    static = mapped(*(reversed(told) if turned else told))
+    recorders = [mapping("b", 0, 1, epoch=1), mapping("a", 1, epoch=2)]
+    static = mapped(*(reversed(recorders) if turned else recorders))
     assert [static.holder(queue) for queue in logical(0, 1)] == ["b", "a"]
 
 
@@ -164,7 +164,7 @@ async def instance_of(cluster: Scripted) -> AsyncIterator[Instance]:
         await instance.leave()
 
 
-class Told:
+class RequestRecorder:
     """Puts itself before a broker: `requests` by code, answered by `says`."""
 
     def __init__(self, cluster: Scripted, name: str, **says: str) -> None:
@@ -204,7 +204,7 @@ async def test_messages_go_to_the_holders_of_their_queues_and_follow_a_queue_tha
 async def test_offsets_positions_and_pulls_go_to_the_holder_with_the_logical_name() -> None:
     queue = logical(1)[0]
     async with two() as cluster, instance_of(cluster) as instance:
-        b = Told(
+        b = RequestRecorder(
             cluster,
             "b",
             offset="7",
@@ -241,9 +241,9 @@ async def test_a_pull_asks_for_the_route_once_and_gives_up_on_a_queue_of_nobody(
 async def test_locks_are_asked_for_at_each_holder() -> None:
     async with two() as cluster, instance_of(cluster) as instance:
         await instance.routes.refresh("t")
-        told = [Told(cluster, name) for name in "ab"]
+        recorders = [RequestRecorder(cluster, name) for name in "ab"]
         await QueueLocks(instance, "g", {}).take(logical(0, 1))
-        bodies = [orjson.loads(each.of(RequestCode.LOCK_BATCH_MQ)[0].body)["mqSet"] for each in told]
+        bodies = [orjson.loads(each.of(RequestCode.LOCK_BATCH_MQ)[0].body)["mqSet"] for each in recorders]
         assert bodies == [[{"brokerName": LOGICAL, "queueId": n, "topic": "t"}] for n in (0, 1)]
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from firearrow.client.inquiry.stats import SAMPLE_S, ConsumerStats
+from tests.support.clock import ManualClock
 
 JAVA_STATUS_FIELDS = {
     "consumeFailedMsgs",
@@ -14,24 +15,16 @@ JAVA_STATUS_FIELDS = {
 }
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-async def after(stats: ConsumerStats, clock: Clock, seconds: float) -> None:
+async def after(stats: ConsumerStats, clock: ManualClock, seconds: float) -> None:
     """Let time pass, with a sample each 10 s."""
     until = clock.now + seconds
     while clock.now < until:
-        clock.now += SAMPLE_S
+        clock.advance(SAMPLE_S * 1000)
         await stats.sample()
 
 
 async def test_a_minute_is_what_speeds_are_taken_over() -> None:
-    clock = Clock()
+    clock = ManualClock(1_000_000)
     stats = ConsumerStats(clock)
     stats.pulled("T", 0)
     await after(stats, clock, 60)
@@ -42,7 +35,7 @@ async def test_a_minute_is_what_speeds_are_taken_over() -> None:
         stats.consumed("T", 2 * seconds)
     stats.succeeded("T", 60)
     stats.failed("T", 6)
-    clock.now += 10
+    clock.advance(10_000)
     status = stats.status("T")
     assert status.pulled_per_s == pytest.approx(120 / 60)
     assert (status.pull_ms, status.consume_ms) == (pytest.approx(20), pytest.approx(40))
@@ -56,16 +49,16 @@ async def test_a_minute_is_what_speeds_are_taken_over() -> None:
 
 
 async def test_few_messages_at_the_start_are_no_high_speed() -> None:
-    clock = Clock()
+    clock = ManualClock(1_000_000)
     stats = ConsumerStats(clock)
     stats.pulled("T", 20)
     assert stats.status("T").pulled_per_s == pytest.approx(2)
-    clock.now += 10
+    clock.advance(10_000)
     assert stats.status("T").pulled_per_s == pytest.approx(1)
 
 
 async def test_after_an_hour_all_is_forgotten() -> None:
-    clock = Clock()
+    clock = ManualClock(1_000_000)
     stats = ConsumerStats(clock)
     stats.failed("T", 6)
     stats.consumed("T", 0.5)

@@ -25,20 +25,10 @@ from firearrow.client.tracing.trace_records import (
 )
 from tests.client.test_requests import push
 from tests.client.test_trace import Sender
+from tests.support.clock import ManualClock
 
 QUEUE = MessageQueue("ns%t", "b", 0)
 RESULT = SendResult(SendStatus.SEND_OK, "ID", "OFF", QUEUE, 5, region="R1")
-
-
-class Clock:
-    """ms; goes on by 10 with each look."""
-
-    def __init__(self) -> None:
-        self.now_ms = 1000
-
-    def __call__(self) -> int:
-        self.now_ms += 10
-        return self.now_ms
 
 
 class Noting(TraceDispatcher):
@@ -60,12 +50,12 @@ def noting() -> Noting:
 
 @pytest.fixture
 def produce(noting: Noting) -> ProduceTrace:
-    return ProduceTrace(noting, Namespace("ns"), Clock())
+    return ProduceTrace(noting, Namespace("ns"), ManualClock(1000, step_ms=10).now_ms)
 
 
 @pytest.fixture
 def consume(noting: Noting) -> ConsumeTrace:
-    return ConsumeTrace(noting, Namespace("ns"), Clock())
+    return ConsumeTrace(noting, Namespace("ns"), ManualClock(1000, step_ms=10).now_ms)
 
 
 def sending(topic: str = "ns%t", kind: str = "normal", result: SendResult | None = RESULT) -> SendContext:

@@ -17,7 +17,7 @@ from tests.client.conftest import unique
 from tests.client.two_brokers import NAME, SecondBroker
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer, address
-from tests.process import Connection
+from tests.support.client_socket import ClientSocket
 
 Topics = Callable[..., str]
 QUEUES = 2
@@ -32,7 +32,7 @@ def second(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sec
 
 def brokers_of(peer: Peer, topic: str) -> int:
     """How many the name server knows."""
-    with Connection(address(peer.name_server)) as connection:
+    with ClientSocket(address(peer.name_server)) as connection:
         answer = connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
     return answer.body.count(b'"brokerAddrs"')
 

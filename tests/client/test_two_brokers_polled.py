@@ -15,7 +15,7 @@ from firearrow.client.options import (
 from firearrow.client.pop_consumer import PopConsumer
 from firearrow.client.pull_consumer import PullConsumer
 from tests.client.conftest import unique
-from tests.client.feeding import Feeder
+from tests.client.raw_producer import RawProducer
 from tests.client.test_two_brokers import known
 from tests.client.two_brokers import NAME, SecondBroker
 from tests.client.waiting import wait_until
@@ -33,8 +33,8 @@ def second(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sec
     second.kill()
 
 
-def feeders(peer: Peer, second: SecondBroker) -> tuple[Feeder, Feeder]:
-    return Feeder(peer), Feeder(SimpleNamespace(address=second.address))  # type: ignore[arg-type]
+def feeders(peer: Peer, second: SecondBroker) -> tuple[RawProducer, RawProducer]:
+    return RawProducer(peer), RawProducer(SimpleNamespace(address=second.address))  # type: ignore[arg-type]
 
 
 def client(peer: Peer) -> ClientOptions:

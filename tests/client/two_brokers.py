@@ -7,8 +7,8 @@ from pathlib import Path
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.local_broker import LocalBroker
 from tests.interop.peers import LIFE, Apache, Peer, address
-from tests.process import Connection
-from tests.process.requests import topic_ext
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import topic_ext
 
 NAME = "broker-b"
 
@@ -42,14 +42,14 @@ class SecondBroker:
                 running.kill()
 
     def add_topic(self, topic: str, queues: int) -> None:
-        with Connection(address(self.address)) as connection:
+        with ClientSocket(address(self.address)) as connection:
             answer = connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, queues))
         assert answer.code == 0, answer.remark
 
     def _wait_until_known(self) -> None:
         """Apache's broker registers a moment after it listens."""
         deadline = time.monotonic() + 30
-        with Connection(address(self._first.name_server)) as connection:
+        with ClientSocket(address(self._first.name_server)) as connection:
             while NAME.encode() not in connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}).body:
                 assert time.monotonic() < deadline, f"{NAME} is not known to the name server"
                 time.sleep(0.05)

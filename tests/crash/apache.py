@@ -17,13 +17,13 @@ from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.tables.names import RETRY_PREFIX, is_system_topic
 from tests.crash import folder
-from tests.crash.claims import Claims, Queue, Truth
 from tests.crash.cuts import Cut, drawn, image_of
 from tests.crash.disk import Disk
+from tests.crash.expected import ExpectedState, Queue, WrittenLog
 from tests.crash.recording import Op
 from tests.interop.peers import Apache, address
-from tests.process.connection import Connection
-from tests.process.requests import pull, records, topic_ext
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull, records, topic_ext
 
 Bodies = dict[Queue, list[tuple[int, bytes]]]
 """Queue → (offset, body) of every message that can be pulled."""
@@ -50,15 +50,15 @@ class Compared:
 
 def compare(ops: list[Op], name: str, seed: int, count: int, room: Path, compared: Compared) -> None:
     """Give `count` states of a recorded run to both brokers."""
-    truth = Truth.of(ops)
-    for number, (call, cut, disk, claims) in enumerate(_sampled(ops, truth, seed, count)):
+    written_log = WrittenLog.of(ops)
+    for number, (call, cut, disk, expected) in enumerate(_sampled(ops, written_log, seed, count)):
         raw, ours = room / f"raw{number}", room / f"ours{number}"
         folder.make(raw, image_of(disk, cut))
         shutil.copytree(raw, ours)
         where = f"{name}, seed {seed}, call {call}, {cut.name}"
-        wanted = _by_us(ours, truth, clean=number % 2 == 0)
+        wanted = _by_us(ours, written_log, clean=number % 2 == 0)
         try:
-            found = by_apache(ours, truth, sorted(wanted))
+            found = by_apache(ours, written_log, sorted(wanted))
         except AssertionError as error:
             compared.differences.append(f"{where}: {_reason(error)}")
         else:
@@ -66,22 +66,24 @@ def compare(ops: list[Op], name: str, seed: int, count: int, room: Path, compare
         compared.states += 1
         compared.by_workload[name] = compared.by_workload.get(name, 0) + 1
         compared.messages += sum(map(len, wanted.values()))
-        told = _alone(raw, truth, claims, kill=cut.name == "kill")
+        told = _alone(raw, written_log, expected, kill=cut.name == "kill")
         compared.alone[told] = compared.alone.get(told, 0) + 1
         for used in (raw, ours):
             shutil.rmtree(used)
             shutil.rmtree(used.with_name(f"{used.name}-apache"), ignore_errors=True)
 
 
-def _sampled(ops: list[Op], truth: Truth, seed: int, count: int) -> Iterator[tuple[int, Cut, Disk, Claims]]:
+def _sampled(
+    ops: list[Op], written_log: WrittenLog, seed: int, count: int
+) -> Iterator[tuple[int, Cut, Disk, ExpectedState]]:
     draw = random.Random(f"apache {seed}")
     calls = sorted(draw.sample(range(len(ops) // 4, len(ops)), count))
-    disk, claims = Disk(), Claims(truth.options["segment_bytes"])
+    disk, expected = Disk(), ExpectedState(written_log.options["segment_bytes"])
     for call, op in enumerate(ops):
         disk.apply(op)
-        claims.apply(op)
+        expected.apply(op)
         if call in calls:
-            yield call, Cut("kill", True) if call == calls[0] else drawn(disk, draw), disk, claims
+            yield call, Cut("kill", True) if call == calls[0] else drawn(disk, draw), disk, expected
 
 
 def _is_users(topic: str) -> bool:
@@ -89,8 +91,8 @@ def _is_users(topic: str) -> bool:
     return not is_system_topic(topic) and not topic.startswith(RETRY_PREFIX)
 
 
-def _by_us(root: Path, truth: Truth, *, clean: bool) -> Bodies:
-    store = MessageStore.open(root, StoreConfig(**truth.options))
+def _by_us(root: Path, written_log: WrittenLog, *, clean: bool) -> Bodies:
+    store = MessageStore.open(root, **written_log.options)
     try:
         found: Bodies = {}
         for topic, queue_id in sorted(store.reader.queues()):
@@ -110,24 +112,24 @@ def _by_us(root: Path, truth: Truth, *, clean: bool) -> Bodies:
             store.abandon()
 
 
-def by_apache(root: Path, truth: Truth, queues: list[Queue]) -> Bodies:
+def by_apache(root: Path, written_log: WrittenLog, queues: list[Queue]) -> Bodies:
     """AssertionError when it does not start, or does not answer."""
     sizes = {
-        "mappedFileSizeCommitLog": truth.options["segment_bytes"],
-        "mappedFileSizeConsumeQueue": truth.options["queue_file_bytes"],
-        "maxHashSlotNum": truth.options["index_slots"],
-        "maxIndexNum": truth.options["index_entries"],
-        "maxMessageSize": truth.options["max_message_bytes"],
+        "mappedFileSizeCommitLog": written_log.options["segment_bytes"],
+        "mappedFileSizeConsumeQueue": written_log.options["queue_file_bytes"],
+        "maxHashSlotNum": written_log.options["index_slots"],
+        "maxIndexNum": written_log.options["index_entries"],
+        "maxMessageSize": written_log.options["max_message_bytes"],
     }
-    settings = {name: str(size) for name, size in sizes.items()} | truth.settings
-    with Apache(root, settings) as peer, Connection(address(peer.address)) as connection:
+    settings = {name: str(size) for name, size in sizes.items()} | written_log.settings
+    with Apache(root, settings) as peer, ClientSocket(address(peer.address)) as connection:
         for topic in {topic for topic, _ in queues}:
             made = connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, QUEUES))
             assert made.code == 0, made.remark
         return {queue: _pulled(connection, *queue) for queue in queues}
 
 
-def _pulled(connection: Connection, topic: str, queue_id: int) -> list[tuple[int, bytes]]:
+def _pulled(connection: ClientSocket, topic: str, queue_id: int) -> list[tuple[int, bytes]]:
     at, end = (
         int(connection.ask(code, {"topic": topic, "queueId": str(queue_id)}).ext["offset"])
         for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
@@ -142,16 +144,16 @@ def _pulled(connection: Connection, topic: str, queue_id: int) -> list[tuple[int
     return found
 
 
-def _alone(raw: Path, truth: Truth, claims: Claims, *, kill: bool) -> str:
+def _alone(raw: Path, written_log: WrittenLog, expected: ExpectedState, *, kill: bool) -> str:
     """What Apache's broker made of the state by itself, in a word or two."""
-    must = claims.written if kill else claims.synced
+    must = expected.written if kill else expected.synced
     kept = {
         queue: {record.entry for record in acknowledged}
-        for queue, acknowledged in truth.entries(claims.lowest_max, must).items()
-        if _is_users(queue[0]) and queue[0] not in claims.forgotten
+        for queue, acknowledged in written_log.entries(expected.lowest_max, must).items()
+        if _is_users(queue[0]) and queue[0] not in expected.forgotten
     }
     try:
-        found = by_apache(raw, truth, sorted(kept))
+        found = by_apache(raw, written_log, sorted(kept))
     except (AssertionError, KeyError) as error:
         return _reason(error)
     lost = sum(len(offsets - {offset for offset, _ in found[queue]}) for queue, offsets in kept.items())

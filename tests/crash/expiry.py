@@ -11,9 +11,9 @@ from pathlib import Path
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.life.timers import service
 from tests.crash.marks import Marks
-from tests.crash.serving import serve
-from tests.process.connection import Connection
-from tests.process.requests import send_ext, topic_ext
+from tests.crash.recorded_broker import serve
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import send_ext, topic_ext
 
 SEGMENT_BYTES = 65536
 SETTINGS = {
@@ -40,7 +40,7 @@ class Expiry:
     """Bodies begin with a number that no other has. `kept`: the mark of what an answer says of the record."""
 
     def __init__(
-        self, root: Path, connection: Connection, mark: Marks, draw: random.Random, kept: str
+        self, root: Path, connection: ClientSocket, mark: Marks, draw: random.Random, kept: str
     ) -> None:
         self._log = root / "commitlog"
         self._connection = connection

@@ -12,11 +12,11 @@ from firearrow._native.store.record import Record
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.crash.marks import Marks
-from tests.crash.serving import serve
+from tests.crash.recorded_broker import serve
 from tests.process import test_pop as pops
 from tests.process import test_transactions as transactions
-from tests.process.connection import Connection
-from tests.process.requests import send_ext, topic_ext
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import send_ext, topic_ext
 
 SETTINGS = {
     "messageDelayLevel": "1s 2s", "timerPrecisionMs": "100", "timerRollWindowSlot": "12",
@@ -44,7 +44,7 @@ def pending_work(root: Path, mark: Marks, draw: random.Random) -> None:
 class Work:
     """Bodies are numbers, none twice. `kept`: the mark of what an answer says of the record."""
 
-    def __init__(self, connection: Connection, mark: Marks, draw: random.Random, kept: str) -> None:
+    def __init__(self, connection: ClientSocket, mark: Marks, draw: random.Random, kept: str) -> None:
         self._connection = connection
         self._mark = mark
         self._draw = draw

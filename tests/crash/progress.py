@@ -1,6 +1,6 @@
 """Progress: config files and journal beside a store, kept as the broker keeps them, and read back as it reads them.
 
-`Keeper` runs in the recorded process and marks what it was told is on the disk; `offsets_of` in the judge's.
+`Keeper` runs in the recorded process and marks what it was told is on the disk; `offsets_of` in the checker's.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from tests.crash.claims import Claims, Queue
+from tests.crash.expected import ExpectedState, Queue
 from tests.crash.marks import Marks
 
 GROUP = "G"
@@ -77,11 +77,11 @@ def offsets_of(root: Path, store: MessageStore) -> dict[Queue, int]:
     return found
 
 
-def progress_faults(root: Path, store: MessageStore, claims: Claims, *, kill: bool) -> list[str]:
-    faults = _saved_faults(root, claims)
+def progress_faults(root: Path, store: MessageStore, expected: ExpectedState, *, kill: bool) -> list[str]:
+    faults = _saved_faults(root, expected)
     found = offsets_of(root, store)
-    for queue, (synced, noted, may) in claims.commits.items():
-        least = min(noted if kill else synced, store.reader.max_offset(*queue))
+    for queue, (synced, noted, may) in expected.commits.items():
+        least = min(noted if kill else synced, store.max_offset(*queue))
         if not least <= found.get(queue, 0) <= may:
             faults.append(f"the offset of {queue} is {found.get(queue)}, not {least} to {may}")
     for queue, queue_offset in found.items():
@@ -92,9 +92,9 @@ def progress_faults(root: Path, store: MessageStore, claims: Claims, *, kill: bo
     return faults
 
 
-def _saved_faults(root: Path, claims: Claims) -> list[str]:
+def _saved_faults(root: Path, expected: ExpectedState) -> list[str]:
     faults = []
-    for name, (must, may) in claims.saved.items():
+    for name, (must, may) in expected.saved.items():
         texts: list[bytes] = []
         ConfigFile(root / name).load(texts.append)
         words = set(texts[-1].split()) if texts else {b"0"}

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.crash import folder
-from tests.crash.claims import Claims, Truth
 from tests.crash.cuts import Cut, drawn, every, extremes, image_of
 from tests.crash.disk import Disk
-from tests.crash.judge import Judge
-from tests.crash.pending_judge import PendingJudge
+from tests.crash.expected import ExpectedState, WrittenLog
+from tests.crash.pending_checker import PendingChecker
 from tests.crash.recording import Op
+from tests.crash.store_checker import StoreChecker
 
 FOCUS_STATES = 12
 LATER_MS = 600_000
@@ -60,10 +60,10 @@ class Sweep:
     focus: frozenset[int] = frozenset()
 
     def run(self) -> Tally:
-        truth = Truth.of(self.ops)
-        judge = Judge(truth)
-        pending = PendingJudge(truth.settings, time.time_ns() // 1_000_000 + LATER_MS)
-        disk, claims, tally = Disk(), Claims(truth.options["segment_bytes"]), Tally()
+        written_log = WrittenLog.of(self.ops)
+        checker = StoreChecker(written_log)
+        pending = PendingChecker(written_log.settings, time.time_ns() // 1_000_000 + LATER_MS)
+        disk, expected, tally = Disk(), ExpectedState(written_log.options["segment_bytes"]), Tally()
         seen: set[int] = set()
         root = self.room / "state"
         until = time.monotonic() + self.seconds
@@ -71,12 +71,12 @@ class Sweep:
             if time.monotonic() > until or len(tally.failures) >= self.failures_max:
                 break
             disk.apply(op)
-            claims.apply(op)
+            expected.apply(op)
             tally.calls += 1
             for number, cut in enumerate(self._cuts(disk, call)):
                 image = image_of(disk, cut)
                 print_of = hash(
-                    (claims.synced, claims.written if cut.name == "kill" else -1, *_prints(image))
+                    (expected.synced, expected.written if cut.name == "kill" else -1, *_prints(image))
                 )
                 if print_of in seen:
                     continue
@@ -84,10 +84,10 @@ class Sweep:
                 tally.states += 1
                 folder.make(root, image)
                 kill = cut.name == "kill"
-                faults = judge.faults(root, claims, kill=kill, again_clean=number % 2 == 0)
-                if not faults and claims.promises:
+                faults = checker.faults(root, expected, kill=kill, again_clean=number % 2 == 0)
+                if not faults and expected.promises:
                     folder.make(root, image)
-                    faults = pending.faults(root, claims.promises, kill=kill, steps=call * 7 + number)
+                    faults = pending.faults(root, expected.promises, kill=kill, steps=call * 7 + number)
                 if faults:
                     failure = Failure(self.workload, self.seed, call, number, str(op), _told(cut), faults)
                     tally.failures.append(failure)

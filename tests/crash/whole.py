@@ -7,9 +7,9 @@ from pathlib import Path
 from firearrow._native.wire.codes import RequestCode
 from tests.crash.marks import Marks
 from tests.crash.progress import GROUP
-from tests.crash.serving import serve
-from tests.process.connection import Connection
-from tests.process.requests import send_ext, topic_ext
+from tests.crash.recorded_broker import serve
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import send_ext, topic_ext
 
 TOPIC, QUEUES, SENDS = "T", 2, 80
 
@@ -19,7 +19,7 @@ def whole_broker(root: Path, mark: Marks, draw: random.Random) -> None:
     serve(root, mark, {"timerWheelEnable": "false"}, lambda connection: _use(connection, mark, draw))
 
 
-def _use(connection: Connection, mark: Marks, draw: random.Random) -> None:
+def _use(connection: ClientSocket, mark: Marks, draw: random.Random) -> None:
     assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC, QUEUES)).code == 0
     group = {"groupName": GROUP, "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 16}
     body = json.dumps(group).encode()
@@ -29,7 +29,7 @@ def _use(connection: Connection, mark: Marks, draw: random.Random) -> None:
         _send(connection, mark, draw, number)
 
 
-def _send(connection: Connection, mark: Marks, draw: random.Random, number: int) -> None:
+def _send(connection: ClientSocket, mark: Marks, draw: random.Random, number: int) -> None:
     """A message, and now and then the offset behind it is committed."""
     queue_id, body = draw.randrange(QUEUES), draw.randbytes(draw.randint(0, 2500))
     properties = f"KEYS\x01k{number}\x02TAGS\x01a\x02"

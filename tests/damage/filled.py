@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from firearrow._native.store.record import Record
 from firearrow._native.store.store import MessageStore
-from tests.store.stores import SEGMENT_BYTES, log_records, open_store, properties_of, put, split
+from tests.support.stores import SEGMENT_BYTES, log_records, open_store, properties_of, put, split
 
 TOPICS = {"Orders": 3, "Trace": 1}
 COUNT = 120

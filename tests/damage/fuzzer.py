@@ -14,7 +14,7 @@ from pathlib import Path
 
 from firearrow._native.store.faults import StoreError
 from tests.damage.filled import Filled, Key
-from tests.store.stores import SEGMENT_BYTES
+from tests.support.stores import SEGMENT_BYTES
 
 Stretch = tuple[int, int]
 Damage = Callable[[random.Random, Path], Stretch]

@@ -20,9 +20,9 @@ from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
-from tests.process.connection import Connection
-from tests.process.requests import read_queue, send
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import read_queue, send
 
 GARBLED = {
     "empty": b"", "cut": b'{"dataVersion":{"counter":1', "zeros": bytes(500), "noise": random.Random(3).randbytes(500),
@@ -87,13 +87,13 @@ def test_without_any_good_file_the_start_goes_on(tmp_path: Path, caplog: pytest.
     assert len(caplog.records) == 2
 
 
-def create(connection: Connection, name: str, queues: int) -> None:
+def create(connection: ClientSocket, name: str, queues: int) -> None:
     fields = {"topic": name, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
               "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}  # fmt: skip
     assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0
 
 
-def bodies(connection: Connection, name: str, queue_id: int) -> list[bytes]:
+def bodies(connection: ClientSocket, name: str, queue_id: int) -> list[bytes]:
     return [record.body for record in read_queue(connection, name, queue_id)]
 
 
@@ -114,13 +114,13 @@ def test_a_broker_whose_files_are_all_damaged_serves_everything(
     tmp_path: Path, data: bytes, backups: bool
 ) -> None:
     store = tmp_path / "store"
-    with Broker(store) as broker, broker.connect() as connection:
+    with BrokerProcess(store) as broker, broker.connect() as connection:
         create(connection, "Lost", 3)
         for number in range(30):
             send(connection, "Lost", b"%d" % number, queue_id=number % 3)
         broker.stop()
     damage_all(store, data, backups=backups)
-    with Broker(store) as broker, broker.connect() as connection:
+    with BrokerProcess(store) as broker, broker.connect() as connection:
         for queue_id in range(3):
             assert bodies(connection, "Lost", queue_id) == [
                 b"%d" % number for number in range(queue_id, 30, 3)
@@ -130,7 +130,7 @@ def test_a_broker_whose_files_are_all_damaged_serves_everything(
         assert len(lines) == 1
 
 
-def topic(store: Path, broker: Broker) -> tuple[int, int]:
+def topic(store: Path, broker: BrokerProcess) -> tuple[int, int]:
     """Queues to read and to write, as the file has it after a stop."""
     broker.stop()
     config = TopicConfig.from_object(
@@ -141,7 +141,7 @@ def topic(store: Path, broker: Broker) -> tuple[int, int]:
 
 def test_the_newest_topic_is_found_when_only_the_backup_is_left(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    with Broker(store) as broker, broker.connect() as connection:
+    with BrokerProcess(store) as broker, broker.connect() as connection:
         create(connection, "Old", 2)
         create(connection, "Lost", 4)
         for number in range(8):
@@ -150,6 +150,6 @@ def test_the_newest_topic_is_found_when_only_the_backup_is_left(tmp_path: Path) 
     topics = store / "config" / "topics.json"
     shutil.copy(topics, tmp_path / "topics.json")
     topics.write_bytes(b"garbled")
-    with Broker(store) as broker, broker.connect() as connection:
+    with BrokerProcess(store) as broker, broker.connect() as connection:
         assert bodies(connection, "Lost", 3) == [b"3", b"7"]
         assert topic(store, broker) == (4, 4)

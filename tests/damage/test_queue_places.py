@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.damage.filled import messages
-from tests.store.stores import SEGMENT_BYTES, log_records, open_store, put
+from tests.support.stores import SEGMENT_BYTES, log_records, open_store, put
 
 COUNT = 60
 AT_QUEUE_OFFSET = 20

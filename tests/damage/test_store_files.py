@@ -9,7 +9,7 @@ import pytest
 
 from firearrow._native.store.faults import StoreDamaged, StoreForeign
 from tests.damage.filled import Filled, log_file
-from tests.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store
+from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store
 
 Ranges = list[tuple[int, int]]
 Damage = Callable[[Path], Ranges]

@@ -11,11 +11,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.faults.acknowledged_messages import AcknowledgedMessages, until
 from tests.faults.kinds import ENDING, FINAL, PASSING, Fault, heal
 from tests.faults.shim import Shim
-from tests.faults.tally import Tally, until
-from tests.process.connection import Connection
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
 
 PRODUCERS = 3
 SMALL = tuple(
@@ -36,22 +36,22 @@ class FaultRounds:
         self._draw = random.Random(seed)
         self._folder = folder
         self._arguments = (*SMALL, "--set", f"flushDiskType={flush}")
-        self._tallies = [Tally() for _ in range(PRODUCERS)]
+        self._tallies = [AcknowledgedMessages() for _ in range(PRODUCERS)]
         self._enough = threading.Event()
         self._troubles: list[BaseException] = []
         self.counts: Counter[str] = Counter()
 
     @property
     def acknowledged(self) -> int:
-        return sum(len(tally.stored) for tally in self._tallies)
+        return sum(len(acknowledged.stored) for acknowledged in self._tallies)
 
     def run(self) -> None:
         """AssertionError: something acknowledged is gone, or the broker died, or did not come back by itself."""
         shim = Shim(self._folder)
         with self._start(shim.environment) as broker:
             threads = [
-                threading.Thread(target=self._load, args=(broker, tally, number))
-                for number, tally in enumerate(self._tallies)
+                threading.Thread(target=self._load, args=(broker, acknowledged, number))
+                for number, acknowledged in enumerate(self._tallies)
             ]
             self._enough.clear()
             for thread in threads:
@@ -65,14 +65,14 @@ class FaultRounds:
             assert not self._troubles, self._troubles
             self._end(broker, shim)
         with self._start({}) as broker, broker.connect() as connection:
-            for tally in self._tallies:
-                tally.check(connection)
+            for acknowledged in self._tallies:
+                acknowledged.check(connection)
         self.counts["round"] += 1
 
-    def _start(self, environment: dict[str, str]) -> Broker:
-        return Broker(self._folder / "store", *self._arguments, environment=environment)
+    def _start(self, environment: dict[str, str]) -> BrokerProcess:
+        return BrokerProcess(self._folder / "store", *self._arguments, environment=environment)
 
-    def _hurt(self, broker: Broker, shim: Shim) -> None:
+    def _hurt(self, broker: BrokerProcess, shim: Shim) -> None:
         for _ in range(self._draw.randint(1, 4)):
             fault = self._draw.choice(PASSING)
             self._put(fault, broker, shim)
@@ -83,7 +83,7 @@ class FaultRounds:
         if self._draw.random() < 0.5:  # the end comes in the middle of a fault
             self._put(self._draw.choice(ENDING), broker, shim)
 
-    def _put(self, fault: Fault, broker: Broker, shim: Shim) -> None:
+    def _put(self, fault: Fault, broker: BrokerProcess, shim: Shim) -> None:
         time.sleep(self._draw.uniform(0.01, 0.1))
         fault(self._draw, broker, shim)
         time.sleep(self._draw.uniform(0.05, 0.4))
@@ -92,16 +92,16 @@ class FaultRounds:
         )
         self.counts[fault.__name__] += 1
 
-    def _comes_back(self, fault: Fault, broker: Broker) -> None:
+    def _comes_back(self, fault: Fault, broker: BrokerProcess) -> None:
         """Without a word from anybody: sends to a topic of its own are taken."""
-        tally = Tally()
+        acknowledged = AcknowledgedMessages()
         with broker.connect() as connection:
             until(
-                lambda: tally.send(connection, f"Back{self.counts['round']}") == 0,
+                lambda: acknowledged.send(connection, f"Back{self.counts['round']}") == 0,
                 told=lambda: f"{fault.__name__}: {broker.log.read_text()[-3000:]}",
             )
 
-    def _end(self, broker: Broker, shim: Shim) -> None:
+    def _end(self, broker: BrokerProcess, shim: Shim) -> None:
         if self._draw.random() < 0.6:
             broker.kill()
             self.counts["kill"] += 1
@@ -109,21 +109,23 @@ class FaultRounds:
             assert broker.stop() in (0, 3), broker.log.read_text()[-3000:]
             self.counts["stop"] += 1
 
-    def _load(self, broker: Broker, tally: Tally, number: int) -> None:
+    def _load(self, broker: BrokerProcess, acknowledged: AcknowledgedMessages, number: int) -> None:
         """Sends, commits and changes until it is enough; a connection that is cut is made anew."""
         draw = random.Random(self._draw.random())
         try:
             while not self._enough.is_set():
                 with contextlib.suppress(OSError), broker.connect() as connection:
-                    self._ask(connection, tally, number, draw)
+                    self._ask(connection, acknowledged, number, draw)
         except BaseException as trouble:
             self._troubles.append(trouble)
 
-    def _ask(self, connection: Connection, tally: Tally, number: int, draw: random.Random) -> None:
+    def _ask(
+        self, connection: ClientSocket, acknowledged: AcknowledgedMessages, number: int, draw: random.Random
+    ) -> None:
         topic = f"T{number}"
         while not self._enough.is_set():
-            tally.send(connection, topic, draw.choice((10, 300, 3000)), draw.randint(0, 1))
+            acknowledged.send(connection, topic, draw.choice((10, 300, 3000)), draw.randint(0, 1))
             if draw.random() < 0.1:
-                tally.commit(connection, topic, 0, len(tally.stored))
+                acknowledged.commit(connection, topic, 0, len(acknowledged.stored))
             if draw.random() < 0.02:
-                tally.make_topic(connection, f"{topic}-{len(tally.topics)}")
+                acknowledged.make_topic(connection, f"{topic}-{len(acknowledged.topics)}")

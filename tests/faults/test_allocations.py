@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import InnerMessage, MessageStore
-from tests.store.stores import HOST, bodies, item, log_records, open_store, properties_of, put
+from firearrow._native.store.store import MessageStore
+from tests.support.stores import HOST, bodies, item, log_records, open_store, properties_of, put
 
 testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
 pytestmark = pytest.mark.alone

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
+from tests.faults.acknowledged_messages import AcknowledgedMessages, until
 from tests.faults.shim import Shim
-from tests.faults.tally import Tally, until
-from tests.process.connection import Connection
-from tests.process.requests import pull, pull_ext, read_queue, send_ext, topic_ext
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull, pull_ext, read_queue, send_ext, topic_ext
 
 DAY_S = 86_400
 SMALL_INDEX = (
@@ -24,22 +24,22 @@ SMALL_INDEX = (
 HOUR_S = 3600
 
 
-def send_with(connection: Connection, topic: str, body: bytes, **properties: str) -> None:
+def send_with(connection: ClientSocket, topic: str, body: bytes, **properties: str) -> None:
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
     answer = connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, i=text), body)
     assert answer.code == 0, answer.remark
 
 
-def count(connection: Connection, topic: str) -> int:
+def count(connection: ClientSocket, topic: str) -> int:
     return len(read_queue(connection, topic, 0))
 
 
 @pytest.mark.parametrize("by_s", [-DAY_S])
 def test_messages_keys_and_a_kill(tmp_path: Path, by_s: int) -> None:
     """New index files are named, the checkpoint speaks of times: neither waits for the clock to come back."""
-    tally, shim = Tally(), Shim(tmp_path)
+    acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with (
-        Broker(tmp_path / "store", *SMALL_INDEX, environment=shim.environment) as broker,
+        BrokerProcess(tmp_path / "store", *SMALL_INDEX, environment=shim.environment) as broker,
         broker.connect() as connection,
     ):
         for set_to in (0, by_s, 0, by_s):
@@ -47,7 +47,7 @@ def test_messages_keys_and_a_kill(tmp_path: Path, by_s: int) -> None:
             begun = time.monotonic()
             for number in range(40):
                 send_with(connection, "K", b"%d" % number, KEYS=f"{set_to}-{number}")
-                assert tally.send(connection, "T") == 0
+                assert acknowledged.send(connection, "T") == 0
             assert time.monotonic() - begun < 5, "an index file is waited for"
         for number in (0, 39):
             ext = {
@@ -56,8 +56,8 @@ def test_messages_keys_and_a_kill(tmp_path: Path, by_s: int) -> None:
             }  # fmt: skip
             assert connection.ask(RequestCode.QUERY_MESSAGE, ext).code == 0
         broker.kill()
-    with Broker(tmp_path / "store", *SMALL_INDEX) as broker, broker.connect() as connection:
-        tally.check(connection)
+    with BrokerProcess(tmp_path / "store", *SMALL_INDEX) as broker, broker.connect() as connection:
+        acknowledged.check(connection)
         assert count(connection, "K") == 160
 
 
@@ -66,7 +66,7 @@ def test_those_who_wait_are_answered_in_time(tmp_path: Path, by_s: int) -> None:
     """Held pulls and pops go by their own seconds; clients and locks do not expire by the wall clock."""
     shim = Shim(tmp_path)
     with (
-        Broker(tmp_path / "store", environment=shim.environment) as broker,
+        BrokerProcess(tmp_path / "store", environment=shim.environment) as broker,
         broker.connect() as pulling,
         broker.connect() as popping,
     ):
@@ -100,7 +100,10 @@ def pop_fields(topic: str, poll_ms: int) -> dict[str, str]:
 def test_what_is_delayed_comes_though_the_clock_was_set(tmp_path: Path) -> None:
     """Forward: it is due at once. Back: a level waits no longer than it says, a timer for the time it names."""
     shim = Shim(tmp_path)
-    with Broker(tmp_path / "store", environment=shim.environment) as broker, broker.connect() as connection:
+    with (
+        BrokerProcess(tmp_path / "store", environment=shim.environment) as broker,
+        broker.connect() as connection,
+    ):
         send_with(connection, "Delayed", b"an hour", DELAY="17")
         send_with(connection, "Timed", b"half an hour", TIMER_DELAY_SEC="1800")
         shim.set_clock(HOUR_S + 60)
@@ -113,5 +116,5 @@ def test_what_is_delayed_comes_though_the_clock_was_set(tmp_path: Path) -> None:
         shim.set_clock(HOUR_S + 70)
         until(lambda: count(connection, "Timed") == 2)
         assert broker.stop() == 0
-    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert (count(connection, "Delayed"), count(connection, "Timed")) == (2, 2)

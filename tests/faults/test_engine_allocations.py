@@ -12,8 +12,8 @@ from firearrow._native.path.lane import Front
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.conn import Conn
 from firearrow._native.wire.engine import Engine
-from tests.path.room import commands_in
-from tests.wire.engine_room import frame
+from tests.support.frames import commands_in
+from tests.support.poller_harness import frame
 
 testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
 pytestmark = pytest.mark.alone
@@ -23,7 +23,7 @@ CONNECTIONS, FRAMES = 3, 4
 TURNS = 20
 
 
-class Loop:
+class PollingLoop:
     """As asyncio's to an engine: a pass comes while a socket is ready. Of nothing but memory is it told."""
 
     def __init__(self) -> None:
@@ -74,10 +74,10 @@ class AnsweringFront(Front):
     received, lost, broken = Answering.received, Answering.lost, Answering.broken
 
 
-class Line:
+class PolledConnection:
     """A connection of an engine, and its peer, who sends some frames and half of the last one."""
 
-    def __init__(self, loop: Loop, engine: Engine, kind: type[Conn]) -> None:
+    def __init__(self, loop: PollingLoop, engine: Engine, kind: type[Conn]) -> None:
         ours, self.peer = socket.socketpair()
         self.peer.setblocking(False)
         engine.add(ours, kind(loop))  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ class Line:
         return [answer.opaque for answer in commands_in(held)], ended
 
 
-def check(lines: list[Line], opaques: list[int]) -> int:
+def check(lines: list[PolledConnection], opaques: list[int]) -> int:
     """All were answered, or the first ones and then the connection ended. How many ended."""
     ends = 0
     for line in lines:
@@ -115,13 +115,13 @@ def check(lines: list[Line], opaques: list[int]) -> int:
 def test_a_pass_without_memory_answers_all_or_closes(count: int, kind: type[Conn]) -> None:
     ended = 0
     for first in range(FIRST):
-        loop = Loop()
+        loop = PollingLoop()
         engine = Engine(loop)  # type: ignore[arg-type]
-        lines = [Line(loop, engine, kind) for _ in range(CONNECTIONS)]
+        lines = [PolledConnection(loop, engine, kind) for _ in range(CONNECTIONS)]
         loop.run_failing(first, count)
         ends = check(lines, list(range(FRAMES - 1)))
         ended += ends
-        lines.append(Line(loop, engine, kind))
+        lines.append(PolledConnection(loop, engine, kind))
         loop.run()
         for line in lines:
             line.end_the_frame()

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import ResponseCode
+from tests.faults.acknowledged_messages import AcknowledgedMessages, until
 from tests.faults.shim import Call, Shim
 from tests.faults.small_disk import SmallDisk
-from tests.faults.tally import Tally, until
 from tests.faults.test_full_disk import settings
-from tests.process.connection import Connection
-from tests.process.requests import read_queue
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import read_queue
 
 REFUSED = re.compile(
     r"service not available now\. .*(Input/output error|Read-only file system|stopped taking messages)"
@@ -23,39 +23,41 @@ REFUSED = re.compile(
 QUICK = ("--set", "flushIntervalCommitLog=20", "--set", "flushIntervalConsumeQueue=20")
 
 
-def refused(connection: Connection, tally: Tally) -> bool:
+def refused(connection: ClientSocket, acknowledged: AcknowledgedMessages) -> bool:
     """Whether sends are refused now; what is taken meanwhile is tallied."""
-    code = tally.send(connection, "T")
+    code = acknowledged.send(connection, "T")
     assert code in (0, ResponseCode.SERVICE_NOT_AVAILABLE)
     return code != 0
 
 
-def refused_to_the_end(broker: Broker, connection: Connection, tally: Tally) -> None:
+def refused_to_the_end(
+    broker: BrokerProcess, connection: ClientSocket, acknowledged: AcknowledgedMessages
+) -> None:
     """It does not come back by itself: only a new start reads what the disk truly has."""
-    until(lambda: refused(connection, tally))
+    until(lambda: refused(connection, acknowledged))
     for _ in range(5):
-        assert refused(connection, tally)
-        tally.check(connection)
-    assert all(REFUSED.match(remark) for _, remark in tally.refusals), tally.refusals
+        assert refused(connection, acknowledged)
+        acknowledged.check(connection)
+    assert all(REFUSED.match(remark) for _, remark in acknowledged.refusals), acknowledged.refusals
 
 
 def test_an_error_of_the_write_refuses_that_turn_alone(tmp_path: Path) -> None:
     flush = "SYNC_FLUSH"
-    tally, shim = Tally(), Shim(tmp_path)
+    acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with (
-        Broker(tmp_path / "store", *settings(flush), environment=shim.environment) as broker,
+        BrokerProcess(tmp_path / "store", *settings(flush), environment=shim.environment) as broker,
         broker.connect() as connection,
     ):
         for _ in range(3):
-            assert tally.send(connection, "T") == 0
+            assert acknowledged.send(connection, "T") == 0
             shim.fail(Call.WRITE, errno.EIO, "/commitlog/")
-            assert refused(connection, tally)
+            assert refused(connection, acknowledged)
             shim.heal()
-            assert tally.send(connection, "T") == 0
-        tally.check(connection)
+            assert acknowledged.send(connection, "T") == 0
+        acknowledged.check(connection)
         broker.kill()
-    with Broker(tmp_path / "store", *settings(flush)) as broker, broker.connect() as connection:
-        tally.check(connection)
+    with BrokerProcess(tmp_path / "store", *settings(flush)) as broker, broker.connect() as connection:
+        acknowledged.check(connection)
 
 
 @pytest.mark.parametrize(
@@ -69,50 +71,50 @@ def test_an_error_of_the_write_refuses_that_turn_alone(tmp_path: Path) -> None:
 )
 def test_an_error_of_a_sync_ends_the_taking(tmp_path: Path, flush: str, call: Call, path: str) -> None:
     """The error comes once; the kernel would call every later sync good."""
-    tally, shim = Tally(), Shim(tmp_path)
+    acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with (
-        Broker(tmp_path / "store", *settings(flush), *QUICK, environment=shim.environment) as broker,
+        BrokerProcess(tmp_path / "store", *settings(flush), *QUICK, environment=shim.environment) as broker,
         broker.connect() as connection,
     ):
-        assert tally.send(connection, "T") == 0
+        assert acknowledged.send(connection, "T") == 0
         shim.fail(call, errno.EIO, path, times=1)
-        refused_to_the_end(broker, connection, tally)
-        tally.know_group(connection, "T")
-        assert tally.commit(connection, "T", 0, 1) == 0
+        refused_to_the_end(broker, connection, acknowledged)
+        acknowledged.know_group(connection, "T")
+        assert acknowledged.commit(connection, "T", 0, 1) == 0
         assert broker.stop() == 3
         assert broker.log.read_text().count("Mend the disk and start the broker again") == 1
-    with Broker(tmp_path / "store", *settings(flush)) as broker, broker.connect() as connection:
-        tally.check(connection)
-        assert tally.send(connection, "T") == 0
+    with BrokerProcess(tmp_path / "store", *settings(flush)) as broker, broker.connect() as connection:
+        acknowledged.check(connection)
+        assert acknowledged.send(connection, "T") == 0
 
 
 @pytest.mark.parametrize("call", [Call.OPEN, Call.SYNC])
 def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path: Path, call: Call) -> None:
-    tally, shim = Tally(), Shim(tmp_path)
+    acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with (
-        Broker(tmp_path / "store", *QUICK, environment=shim.environment) as broker,
+        BrokerProcess(tmp_path / "store", *QUICK, environment=shim.environment) as broker,
         broker.connect() as connection,
     ):
         rule = shim.fail(call, errno.EIO, "/checkpoint")
-        until(lambda: tally.send(connection, "T") == 0 and shim.failures(rule) > 2)
+        until(lambda: acknowledged.send(connection, "T") == 0 and shim.failures(rule) > 2)
         assert broker.log.read_text().count("the checkpoint could not be written") == 1
         broker.kill()
-    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
-        tally.check(connection)
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
+        acknowledged.check(connection)
 
 
 def test_a_disk_that_lets_wait_is_asked_on(tmp_path: Path) -> None:
     """A few queues are flushed again soon, however long the disk took for them: it may have been one bad moment."""
-    tally, shim = Tally(), Shim(tmp_path)
+    acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with (
-        Broker(tmp_path / "store", *QUICK, environment=shim.environment) as broker,
+        BrokerProcess(tmp_path / "store", *QUICK, environment=shim.environment) as broker,
         broker.connect() as connection,
     ):
         slow = shim.slow(Call.MSYNC, 800, "/consumequeue/", times=2)
         marked = shim.slow(Call.SYNC, 0, "/checkpoint")
-        until(lambda: tally.send(connection, "T") == 0 and shim.failures(slow) == 2)
+        until(lambda: acknowledged.send(connection, "T") == 0 and shim.failures(slow) == 2)
         before = shim.failures(marked)
-        until(lambda: tally.send(connection, "T") == 0 and shim.failures(marked) > before + 2)
+        until(lambda: acknowledged.send(connection, "T") == 0 and shim.failures(marked) > before + 2)
 
 
 @pytest.mark.parametrize(
@@ -120,46 +122,48 @@ def test_a_disk_that_lets_wait_is_asked_on(tmp_path: Path) -> None:
 )
 def test_a_file_system_that_gives_up(tmp_path: Path, flush: str, fault: Callable[[SmallDisk], None]) -> None:
     """Remounted read-only by the kernel, or gone under us: the process lives and serves what it has."""
-    tally = Tally()
+    acknowledged = AcknowledgedMessages()
     with SmallDisk(tmp_path) as disk:
-        with Broker(disk.store, *settings(flush)) as broker, broker.connect() as connection:
+        with BrokerProcess(disk.store, *settings(flush)) as broker, broker.connect() as connection:
             for _ in range(20):
-                assert tally.send(connection, "T") == 0
-            tally.know_group(connection, "T")
-            assert tally.commit(connection, "T", 0, 5) == 0
+                assert acknowledged.send(connection, "T") == 0
+            acknowledged.know_group(connection, "T")
+            assert acknowledged.commit(connection, "T", 0, 5) == 0
             subprocess.run(["sync", "-f", disk.path], check=True)
             fault(disk)
-            refused_to_the_end(broker, connection, tally)
-            code, remark = tally.make_topic(connection, "New")
+            refused_to_the_end(broker, connection, acknowledged)
+            code, remark = acknowledged.make_topic(connection, "New")
             assert (code, "make room" in remark) == (ResponseCode.SYSTEM_ERROR, True)
             assert broker.stop() == 3
         disk.mount_again()
-        with Broker(disk.store, *settings(flush)) as broker, broker.connect() as connection:
-            tally.check(connection)
-            assert tally.send(connection, "T") == 0
+        with BrokerProcess(disk.store, *settings(flush)) as broker, broker.connect() as connection:
+            acknowledged.check(connection)
+            assert acknowledged.send(connection, "T") == 0
 
 
 def test_what_only_the_page_cache_has_is_not_believed(tmp_path: Path) -> None:
     """After a failed sync the kernel calls pages clean that the disk lacks: a record there is none."""
-    tally, shim = Tally(), Shim(tmp_path)
+    acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with SmallDisk(tmp_path) as disk:
         with (
-            Broker(disk.store, *settings("SYNC_FLUSH"), environment=shim.environment) as broker,
+            BrokerProcess(disk.store, *settings("SYNC_FLUSH"), environment=shim.environment) as broker,
             broker.connect() as connection,
         ):
             for _ in range(3):
-                assert tally.send(connection, "T") == 0
+                assert acknowledged.send(connection, "T") == 0
             shim.fail(Call.SYNC, errno.EIO, "/commitlog/", times=1)
-            assert tally.send(connection, "T", 4000) == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert acknowledged.send(connection, "T", 4000) == ResponseCode.SERVICE_NOT_AVAILABLE
             subprocess.run(["sync", "-f", disk.path], check=True)
             assert disk.lose(b"4." + b"x" * 4000) > 0
             broker.kill()
-        with Broker(disk.store, *settings("SYNC_FLUSH")) as broker, broker.connect() as connection:
+        with BrokerProcess(disk.store, *settings("SYNC_FLUSH")) as broker, broker.connect() as connection:
             assert "a sync had failed" in broker.log.read_text()
-            assert [record.body for record in read_queue(connection, "T", 0)] == list(tally.stored.values())
-            assert tally.send(connection, "T") == 0
-            tally.check(connection)
+            assert [record.body for record in read_queue(connection, "T", 0)] == list(
+                acknowledged.stored.values()
+            )
+            assert acknowledged.send(connection, "T") == 0
+            acknowledged.check(connection)
             assert broker.stop() == 0
-        with Broker(disk.store, *settings("SYNC_FLUSH")) as broker, broker.connect() as connection:
+        with BrokerProcess(disk.store, *settings("SYNC_FLUSH")) as broker, broker.connect() as connection:
             assert "a sync had failed" not in broker.log.read_text().split("a sync had failed", 1)[1]
-            tally.check(connection)
+            acknowledged.check(connection)

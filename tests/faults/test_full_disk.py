@@ -6,10 +6,10 @@ import pytest
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.local_broker import LocalBrokerError
+from tests.faults.acknowledged_messages import AcknowledgedMessages
 from tests.faults.small_disk import SmallDisk
-from tests.faults.tally import Tally
-from tests.process.connection import Connection
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
 
 SMALL = tuple(
     word
@@ -25,26 +25,28 @@ def settings(flush: str) -> tuple[str, ...]:
     return (*SMALL, "--set", f"flushDiskType={flush}")
 
 
-def load_full_disk(disk: SmallDisk, connection: Connection, tally: Tally) -> None:
+def load_full_disk(disk: SmallDisk, connection: ClientSocket, acknowledged: AcknowledgedMessages) -> None:
     """Messages, commits and changes before and while the disk is full."""
-    assert tally.make_topic(connection, "Before")[0] == 0
+    assert acknowledged.make_topic(connection, "Before")[0] == 0
     for number in range(60):
-        assert tally.send(connection, "Full", 500, number % 3) == 0
-    tally.know_group(connection, "Full")
-    assert tally.commit(connection, "Full", 0, 3) == 0
+        assert acknowledged.send(connection, "Full", 500, number % 3) == 0
+    acknowledged.know_group(connection, "Full")
+    assert acknowledged.commit(connection, "Full", 0, 3) == 0
     disk.fill(leave_bytes=300_000)
-    codes = {tally.send(connection, "Full", size, 1) for size in (9000, 100, 30_000) for _ in range(60)}
+    codes = {
+        acknowledged.send(connection, "Full", size, 1) for size in (9000, 100, 30_000) for _ in range(60)
+    }
     assert codes <= {0, ResponseCode.SERVICE_NOT_AVAILABLE}
     disk.fill()
-    while tally.send(connection, "Full", 9000, 1) == 0:
+    while acknowledged.send(connection, "Full", 9000, 1) == 0:
         pass
-    tally.check(connection)
+    acknowledged.check(connection)
     for queue_offset in range(4, 12):
-        assert tally.commit(connection, "Full", 0, queue_offset) == 0
-    code, remark = tally.make_topic(connection, "While")
+        assert acknowledged.commit(connection, "Full", 0, queue_offset) == 0
+    code, remark = acknowledged.make_topic(connection, "While")
     assert code == 0 or (code == ResponseCode.SYSTEM_ERROR and "make room" in remark), remark
-    assert all(code == ResponseCode.SERVICE_NOT_AVAILABLE for code, _ in tally.refusals)
-    assert {remark for _, remark in tally.refusals} <= {
+    assert all(code == ResponseCode.SERVICE_NOT_AVAILABLE for code, _ in acknowledged.refusals)
+    assert {remark for _, remark in acknowledged.refusals} <= {
         "service not available now. The message could not be written to the disk: No space left on device",
         "service not available now. The store has stopped taking messages.",
     }
@@ -52,53 +54,53 @@ def load_full_disk(disk: SmallDisk, connection: Connection, tally: Tally) -> Non
 
 @pytest.mark.parametrize(("flush", "end"), [("ASYNC_FLUSH", "kill"), ("SYNC_FLUSH", "stop")])
 def test_nothing_acknowledged_is_lost_on_a_full_disk(tmp_path: Path, flush: str, end: str) -> None:
-    tally = Tally()
+    acknowledged = AcknowledgedMessages()
     with SmallDisk(tmp_path) as disk:
-        with Broker(disk.store, *settings(flush)) as broker, broker.connect() as connection:
-            load_full_disk(disk, connection, tally)
+        with BrokerProcess(disk.store, *settings(flush)) as broker, broker.connect() as connection:
+            load_full_disk(disk, connection, acknowledged)
             if end == "kill":
                 broker.kill()
             else:
                 assert broker.stop() in (0, 3), broker.log.read_text()
         disk.make_room()
-        with Broker(disk.store, *settings(flush)) as broker, broker.connect() as connection:
-            tally.check(connection)
-            assert tally.send(connection, "Full", 9000) == 0
+        with BrokerProcess(disk.store, *settings(flush)) as broker, broker.connect() as connection:
+            acknowledged.check(connection)
+            assert acknowledged.send(connection, "Full", 9000) == 0
             assert broker.stop() == 0
-        with Broker(disk.store, *settings(flush)) as broker, broker.connect() as connection:
-            tally.check(connection)
+        with BrokerProcess(disk.store, *settings(flush)) as broker, broker.connect() as connection:
+            acknowledged.check(connection)
 
 
 @pytest.mark.parametrize("kind", ["ext4", "tmpfs"])
 def test_the_broker_goes_on_when_there_is_room(tmp_path: Path, kind: str) -> None:
-    tally = Tally()
+    acknowledged = AcknowledgedMessages()
     with (
         SmallDisk(tmp_path, 24, kind) as disk,
-        Broker(disk.store, *settings("SYNC_FLUSH")) as broker,
+        BrokerProcess(disk.store, *settings("SYNC_FLUSH")) as broker,
         broker.connect() as connection,
     ):
         for _ in range(2):
-            assert tally.send(connection, "Room", 1000) == 0
+            assert acknowledged.send(connection, "Room", 1000) == 0
             disk.fill()
-            while tally.send(connection, "Room", 50_000) == 0:
+            while acknowledged.send(connection, "Room", 50_000) == 0:
                 pass
-            tally.check(connection)
+            acknowledged.check(connection)
             disk.make_room()
-            assert tally.send(connection, "Room", 50_000) == 0
-            assert tally.make_topic(connection, f"Topic{len(tally.topics)}")[0] == 0
-        tally.check(connection)
+            assert acknowledged.send(connection, "Room", 50_000) == 0
+            assert acknowledged.make_topic(connection, f"Topic{len(acknowledged.topics)}")[0] == 0
+        acknowledged.check(connection)
         assert broker.stop() == 0
 
 
 def test_a_start_on_a_full_disk_says_so_and_changes_nothing(tmp_path: Path) -> None:
-    tally = Tally()
+    acknowledged = AcknowledgedMessages()
     with SmallDisk(tmp_path) as disk:
-        with Broker(disk.store, *SMALL) as broker, broker.connect() as connection:
-            load_full_disk(disk, connection, tally)
+        with BrokerProcess(disk.store, *SMALL) as broker, broker.connect() as connection:
+            load_full_disk(disk, connection, acknowledged)
             broker.kill()
         disk.fill()
         with pytest.raises(LocalBrokerError, match=r"No space left on device.*make room"):
-            Broker(disk.store, *SMALL)
+            BrokerProcess(disk.store, *SMALL)
         disk.make_room()
-        with Broker(disk.store, *SMALL) as broker, broker.connect() as connection:
-            tally.check(connection)
+        with BrokerProcess(disk.store, *SMALL) as broker, broker.connect() as connection:
+            acknowledged.check(connection)

@@ -9,8 +9,8 @@ from firearrow._native.path.news import News
 from firearrow._native.path.turn import Turn
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import MessageStore
-from firearrow.broker.clock import ManualClock
-from tests.store.stores import bodies, open_store, put
+from tests.support.clock import ManualClock
+from tests.support.stores import bodies, open_store, put
 
 
 class Planned(list[object]):

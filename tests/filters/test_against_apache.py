@@ -11,9 +11,9 @@ import pytest
 from firearrow.broker.filters.parser import parse
 from firearrow.broker.filters.tokens import ExpressionWrong
 from firearrow.broker.filters.values import Incomparable
+from tests.filters.apache_filter import Case, apache_results
 from tests.filters.generator import Generator
-from tests.filters.judge import Case, verdicts
-from tests.interop.workshop import missing
+from tests.interop.toolchain import missing
 
 CASES = int(os.environ.get("FIREARROW_FILTER_CASES", "6000"))
 SEED = int(os.environ.get("FIREARROW_FILTER_SEED", "92"))
@@ -67,7 +67,7 @@ def test_every_verdict_is_that_of_apache() -> None:
             (generator.expression(), [generator.properties() for _ in range(SETS)])
             for _ in range(min(BATCH, CASES - begin))
         ]
-        for (text, sets), theirs in zip(cases, verdicts(cases), strict=True):
+        for (text, sets), theirs in zip(cases, apache_results(cases), strict=True):
             said = ours(text, sets)
             assert agree(text, said, theirs), f"{text!r} of {sets}: {said!r}, Apache {theirs!r}"
             for letter in theirs[:1] if theirs.startswith("!") else theirs:

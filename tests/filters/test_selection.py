@@ -11,7 +11,7 @@ from firearrow.broker.filters.selection import ALIVE_MAX, Filters
 from firearrow.broker.filters.tokens import ExpressionWrong
 from firearrow.broker.options import Options
 from firearrow.broker.tables.subscriptions import Subscription
-from tests.store.stores import HOST_V6, open_store, properties_of, put
+from tests.support.stores import HOST_V6, open_store, properties_of, put
 
 NAMES = {b"a": "a", "größe".encode(): "größe", b"TAGS": "TAGS"}
 LARGE = 1 << 16

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.history.rounds import Plan, run_rounds
-from tests.process.running import WAYS
+from tests.support.broker_process import WAYS
 
 LANGUAGES = ("python", "java", "go")
 SHOWN_MAX = 20

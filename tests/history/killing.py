@@ -6,7 +6,7 @@ from pathlib import Path
 
 from firearrow.client.local_broker import LocalBroker, LocalBrokerError
 from tests.interop.peers import address
-from tests.process.connection import Connection
+from tests.support.client_socket import ClientSocket
 
 
 class KilledBroker(LocalBroker):
@@ -38,5 +38,5 @@ class KilledBroker(LocalBroker):
             killer.join()
             self.kill()
 
-    def connect(self) -> Connection:
-        return Connection(address(self.address))
+    def connect(self) -> ClientSocket:
+        return ClientSocket(address(self.address))

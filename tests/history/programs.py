@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.interop.driver import java
-from tests.interop.workshop import Unavailable, java_class_path, missing
+from tests.interop.toolchain import Unavailable, java_class_path, missing
 
 HERE = Path(__file__).parent
 BUILT = HERE.parents[1] / "build" / "history"

@@ -23,9 +23,9 @@ from tests.history.clients import Client, await_all
 from tests.history.events import Event
 from tests.history.history import History
 from tests.history.killing import KilledBroker
+from tests.history.observer import Observer
 from tests.history.violation import Violation
-from tests.history.witness import Witness
-from tests.process.requests import topic_ext
+from tests.support.requests import topic_ext
 
 QUEUES = {"Plain": 4, "Later": 1}
 SETTINGS = {
@@ -59,7 +59,7 @@ class Rounds:
         self.history = History()
         self.ends: Counter[str] = Counter()
         self._draw = random.Random(plan.seed)
-        self._witness = Witness(QUEUES)
+        self._witness = Observer(QUEUES)
         self._stack = ExitStack()
         self._witnessed = self._stack.enter_context((home / "witness.jsonl").open("wb"))
         settings = SETTINGS | {"flushDiskType": plan.flush} | plan.settings

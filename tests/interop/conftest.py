@@ -13,7 +13,7 @@ import pytest
 
 from tests.interop.driver import JVMS, Driver
 from tests.interop.peers import CLUSTER, Peer
-from tests.interop.workshop import FETCH_S, go_driver, java_class_path, missing, need
+from tests.interop.toolchain import FETCH_S, go_driver, java_class_path, missing, need
 
 _numbers = itertools.count(1)
 _lacks: set[str] = set()

@@ -7,8 +7,8 @@ from typing import Any
 from firearrow._native.store.record import Record, decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.broker.fastjson import loads
-from tests.process import Connection
-from tests.process.requests import pull
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull
 
 Queue = tuple[str, int]
 
@@ -38,7 +38,7 @@ class Contents:
         return [decode(one) for one in self.records.get((topic, queue_id), [])]
 
 
-def contents(client: Connection) -> Contents:
+def contents(client: ClientSocket) -> Contents:
     topics = table(client, RequestCode.GET_ALL_TOPIC_CONFIG, "topicConfigTable")
     offsets = table(client, RequestCode.GET_ALL_CONSUMER_OFFSET, "offsetTable")
     delays = table(client, RequestCode.GET_ALL_DELAY_OFFSET, "offsetTable")
@@ -64,7 +64,7 @@ def _each(queues: dict[str, int]) -> Iterator[Queue]:
         yield from ((topic, number) for number in range(count))
 
 
-def table(client: Connection, code: int, name: str) -> dict[str, Any]:
+def table(client: ClientSocket, code: int, name: str) -> dict[str, Any]:
     """That member of what the broker answers."""
     answer = client.ask(code)
     assert answer.code == 0, answer.remark
@@ -73,7 +73,7 @@ def table(client: Connection, code: int, name: str) -> dict[str, Any]:
     return found
 
 
-def read(client: Connection, topic: str, queue_id: int) -> list[bytes]:
+def read(client: ClientSocket, topic: str, queue_id: int) -> list[bytes]:
     """Every record of a queue, from offset 0. A topic or queue that is not there (yet) has none."""
     found: list[bytes] = []
     while (answer := pull(client, topic, len(found), queue_id, consumerGroup="TOOLS_CONSUMER")).code == 0:

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from tests.interop.workshop import go_driver, java_class_path
+from tests.interop.toolchain import go_driver, java_class_path
 
 Event = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]

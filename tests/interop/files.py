@@ -10,8 +10,8 @@ from pathlib import Path
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.fastjson import dumps, loads
 from tests.interop.contents import OWN_GROUPS
-from tests.interop.errands import ok
-from tests.process import Connection
+from tests.interop.pending_work import ok
+from tests.support.client_socket import ClientSocket
 
 OFFSETS = "lmqConsumerOffset.json"
 ENTRIES: dict[str, tuple[str, ...]] = {
@@ -92,7 +92,7 @@ def not_ours(root: Path) -> dict[Path, bytes]:
     }
 
 
-def await_saved(client: Connection, root: Path) -> None:
+def await_saved(client: ClientSocket, root: Path) -> None:
     """Until the files hold all that was done. What is noted in our journal alone, Apache cannot know: it repeats it.
     The second of two savings begins after the first has written all of its files."""
     place = {"consumerGroup": "SELF_TEST_C_GROUP", "topic": "GoldenPlain", "queueId": "0"}

@@ -10,7 +10,8 @@ from typing import Protocol, Self
 from bench.ports import free_port
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import java
-from tests.process import Broker, Connection
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
 
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
 LIFE = {
@@ -41,7 +42,7 @@ class FireArrow:
 
     def __init__(self, store: Path, settings: dict[str, str]) -> None:
         self.store = store
-        self.broker = Broker(
+        self.broker = BrokerProcess(
             store, *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))
         )
         assert self.broker.name_server is not None
@@ -98,7 +99,7 @@ class Apache:
     def _await_registration(self, name_server: str, wait_s: float) -> None:
         """The broker is ready before the name server that it was told of has heard of it."""
         deadline = time.monotonic() + wait_s
-        with Connection(address(name_server)) as connection:
+        with ClientSocket(address(name_server)) as connection:
             while connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).code != 0:
                 if time.monotonic() > deadline:
                     self.kill()

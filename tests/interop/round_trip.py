@@ -12,15 +12,15 @@ from pathlib import Path
 
 from tests.interop import round_trip_4
 from tests.interop.contents import Contents, contents, same_records
-from tests.interop.errands import Delayed, Errand, Filtered, Sent, SentBack, Timed, found_by
 from tests.interop.files import Saved, add_members, await_saved, members_kept, not_ours
-from tests.interop.inherited import Inherited, timers_counted
-from tests.interop.paid import Paid, nobody_asks
 from tests.interop.peers import MARKS_AT_ONCE, Apache, FireArrow, address
-from tests.interop.taken import Ordered, Popped
-from tests.process import Connection
+from tests.interop.pending_work import Delayed, Filtered, PendingWork, Sent, SentBack, Timed, found_by
+from tests.interop.pops_across import OrderedPopsAcross, PopsAcross
+from tests.interop.recorded_pending import RecordedPending, timers_counted
+from tests.interop.transactions_across import TransactionsAcross, nobody_asks
 from tests.process.test_transactions import COMMIT
 from tests.store.test_golden import Golden, assert_same
+from tests.support.client_socket import ClientSocket
 from tests.wire_golden.replay import AS_RECORDED
 
 STORES, ENDS = ("store-apache", "store-apache-crashed"), ("stop", "kill")
@@ -40,14 +40,14 @@ def travel(store: str, end: str, folder: Path, key_step: int = 1) -> Counter[str
     golden, compared = Golden(store, folder), Counter[str]()
     saved, unknown = Saved.of(golden.root), not_ours(golden.root)
     compared["members"] = add_members(golden.root)
-    inherited, paid = Inherited(), Paid("ours")
-    errands: list[Errand] = [
-        inherited, Sent("ours"), Filtered("ours"), Delayed("ours"), Timed("ours"), SentBack("ours"), paid,
-        Popped("ours"), Ordered("ours"),
+    recorded_pending, transactions_across = RecordedPending(), TransactionsAcross("ours")
+    pending_work: list[PendingWork] = [
+        recorded_pending, Sent("ours"), Filtered("ours"), Delayed("ours"), Timed("ours"), SentBack("ours"),
+        transactions_across, PopsAcross("ours"), OrderedPopsAcross("ours"),
     ]  # fmt: skip
-    with FireArrow(golden.root, OURS) as ours, Connection(address(ours.address)) as client:
-        for errand in errands:
-            errand.leave(client)
+    with FireArrow(golden.root, OURS) as ours, ClientSocket(address(ours.address)) as client:
+        for work in pending_work:
+            work.leave(client)
         left = contents(client)
         compared["messages"] = same_as_told(left, golden)
         same_tables(saved, left)
@@ -57,19 +57,19 @@ def travel(store: str, end: str, folder: Path, key_step: int = 1) -> Counter[str
             await_saved(client, golden.root)
     assert members_kept(golden.root) == compared["members"]
     assert not_ours(golden.root) == unknown
-    paid.halves |= dict.fromkeys(inherited.halves, COMMIT)
-    paid.groups.add("PG_TRANSACTION")
-    with Apache(golden.root, APACHES) as apache, Connection(address(apache.address)) as client:
+    transactions_across.halves |= dict.fromkeys(recorded_pending.halves, COMMIT)
+    transactions_across.groups.add("PG_TRANSACTION")
+    with Apache(golden.root, APACHES) as apache, ClientSocket(address(apache.address)) as client:
         now = contents(client)
         compared["records"] = same_records(left, now)
         same_tables(left, now)
         assert all(now.delays[level] >= offset for level, offset in left.delays.items())
-        for errand in errands:
-            errand.finish(client)
-        nobody_asks(client, paid.decided)
-        for errand in errands:
-            errand.verify(client)
-        assert timers_counted(client, "GoldenTimer") == 1 + inherited.timers_waiting(client)
+        for work in pending_work:
+            work.finish(client)
+        nobody_asks(client, transactions_across.decided)
+        for work in pending_work:
+            work.verify(client)
+        assert timers_counted(client, "GoldenTimer") == 1 + recorded_pending.timers_waiting(client)
         compared["keys"] = keys_found(client, golden, key_step)
         apache.stop()
     return compared
@@ -93,7 +93,7 @@ def same_tables(was: Contents | Saved, now: Contents) -> None:
         assert {name: after.get(name) for name in before} == before
 
 
-def keys_found(client: Connection, golden: Golden, step: int) -> int:
+def keys_found(client: ClientSocket, golden: Golden, step: int) -> int:
     """Keys and unique ids of the recorded messages find them. How many were asked for."""
     asked = [
         (topic, key, told["physicalOffset"])

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.contents import Contents, contents, same_records
-from tests.interop.errands import Delayed, Errand, Filtered, Sent, SentBack, Timed
 from tests.interop.files import await_saved
-from tests.interop.paid import Paid, nobody_asks
 from tests.interop.peers import Apache4, FireArrow, address
-from tests.interop.taken import Ordered, Popped
-from tests.process import Connection
+from tests.interop.pending_work import Delayed, Filtered, PendingWork, Sent, SentBack, Timed
+from tests.interop.pops_across import OrderedPopsAcross, PopsAcross
+from tests.interop.transactions_across import TransactionsAcross, nobody_asks
+from tests.support.client_socket import ClientSocket
 
 SETTINGS = {
     "mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "6000", "maxHashSlotNum": "1000",
@@ -27,10 +27,11 @@ KNOWN = 6
 """Members of a topic or group that both know, at least."""
 
 
-def known_errands(mark: str, near_level: int, decided: set[bytes]) -> list[Errand]:
+def known_pending_work(mark: str, near_level: int, decided: set[bytes]) -> list[PendingWork]:
     """Of what 4.9 knows, too."""
     return [
-        Sent(mark), Filtered(mark), Delayed(mark, near_level, 3), SentBack(mark, near_level), Paid(mark, decided),
+        Sent(mark), Filtered(mark), Delayed(mark, near_level, 3), SentBack(mark, near_level),
+        TransactionsAcross(mark, decided),
     ]  # fmt: skip
 
 
@@ -49,38 +50,40 @@ def came_with(before: Contents, after: Contents) -> int:
 def travel(end: str, folder: Path) -> Counter[str]:
     """The whole way, and what was compared. `end`: of our stay, `stop` or `kill`. AssertionError."""
     store, decided, compared = folder / "store", set[bytes](), Counter[str]()
-    for_us, for_them, of_ours = (known_errands(f"{n}", level, decided) for n, level in enumerate((1, 2, 2)))
-    unknown: list[Errand] = [Timed("ours"), Popped("ours"), Ordered("ours")]
-    with Apache4(store, APACHES) as apache, Connection(address(apache.address)) as client:
-        for errand in (*for_us, *for_them):
-            errand.leave(client)
+    for_us, for_them, of_ours = (
+        known_pending_work(f"{n}", level, decided) for n, level in enumerate((1, 2, 2))
+    )
+    unknown: list[PendingWork] = [Timed("ours"), PopsAcross("ours"), OrderedPopsAcross("ours")]
+    with Apache4(store, APACHES) as apache, ClientSocket(address(apache.address)) as client:
+        for work in (*for_us, *for_them):
+            work.leave(client)
         left = contents(client)
         apache.stop()
-    with FireArrow(store, OURS) as ours, Connection(address(ours.address)) as client:
+    with FireArrow(store, OURS) as ours, ClientSocket(address(ours.address)) as client:
         compared["records"] += came_with(left, contents(client))
-        for errand in for_us:
-            errand.finish(client)
+        for work in for_us:
+            work.finish(client)
         nobody_asks(client, decided)
-        for errand in (*of_ours, *unknown):
-            errand.leave(client)
-        for errand in for_us:
-            errand.verify(client)
+        for work in (*of_ours, *unknown):
+            work.leave(client)
+        for work in for_us:
+            work.verify(client)
         left = contents(client)
         ours.stop() if end == "stop" else await_saved(client, store)
-    with Apache4(store, APACHES) as apache, Connection(address(apache.address)) as client:
+    with Apache4(store, APACHES) as apache, ClientSocket(address(apache.address)) as client:
         compared["records"] += came_with(left, contents(client))
-        for errand in (*for_them, *of_ours):
-            errand.finish(client)
+        for work in (*for_them, *of_ours):
+            work.finish(client)
         nobody_asks(client, decided)
-        for errand in (*for_us, *for_them, *of_ours):
-            errand.verify(client)
+        for work in (*for_us, *for_them, *of_ours):
+            work.verify(client)
         left = contents(client)
         apache.stop()
-    with FireArrow(store, OURS) as ours, Connection(address(ours.address)) as client:
+    with FireArrow(store, OURS) as ours, ClientSocket(address(ours.address)) as client:
         compared["records"] += came_with(left, contents(client))
-        for errand in unknown:
-            errand.finish(client)
-        for errand in (*for_us, *for_them, *of_ours, *unknown):
-            errand.verify(client)
+        for work in unknown:
+            work.finish(client)
+        for work in (*for_us, *for_them, *of_ours, *unknown):
+            work.verify(client)
         ours.stop()
     return compared

@@ -9,7 +9,7 @@ from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import Driver
 from tests.interop.messages import hexed, numbered
 from tests.interop.peers import Peer, address
-from tests.process import Connection
+from tests.support.client_socket import ClientSocket
 
 pytestmark = pytest.mark.interop
 
@@ -113,7 +113,7 @@ def test_tags_choose(client: Driver, name: str) -> None:
 def from_disk(peer: Peer, percent: int) -> None:
     """A group without an offset begins at 0 while the queue's first message is still counted as in memory (Apache's
     rule); with 0 percent of the memory for that, the client's own choice where to begin takes effect."""
-    with Connection(address(peer.address)) as connection:
+    with ClientSocket(address(peer.address)) as connection:
         done = connection.ask(
             RequestCode.UPDATE_BROKER_CONFIG, body=f"accessMessageInMemoryMaxRatio={percent}".encode()
         )

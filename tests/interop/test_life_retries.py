@@ -14,8 +14,8 @@ from tests.interop.conftest import Drivers
 from tests.interop.driver import Driver, Event, Failed
 from tests.interop.messages import hexed, pull_all
 from tests.interop.peers import Peer, address
-from tests.process import Connection
-from tests.process.requests import topic_ext
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import topic_ext
 
 pytestmark = pytest.mark.interop
 
@@ -130,7 +130,7 @@ def test_in_order_the_queue_waits_for_who_failed(client: Driver, name: str) -> N
 @pytest.mark.parametrize("language", ["go"])
 def test_another_language_delays_and_retries(drivers: Drivers, peer: Peer, name: str, language: str) -> None:
     """The Go client looks for the retry topic when it starts and then after 30 s, so the topic is made before."""
-    with Connection(address(peer.address)) as connection:
+    with ClientSocket(address(peer.address)) as connection:
         for topic, queues in ((name, 4), (f"%RETRY%{name}", 1)):
             made = connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, queues))
             assert made.code == 0, made.remark

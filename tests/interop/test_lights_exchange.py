@@ -11,11 +11,11 @@ import pytest
 from firearrow._native.store.record import Record
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.peers import Apache, FireArrow, address
-from tests.interop.workshop import java_class_path, need
-from tests.process import Connection
-from tests.process.requests import send_ext, topic_ext
-from tests.process.stored import wait_for
+from tests.interop.toolchain import java_class_path, need
 from tests.process.test_assignment import assigned, join
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import wait_for_messages
+from tests.support.requests import send_ext, topic_ext
 
 pytestmark = pytest.mark.interop
 
@@ -29,7 +29,7 @@ COUNT = 300
 PLACE = {"consumerGroup": "%LMQ%reader", "topic": "%LMQ%all", "queueId": "0"}
 
 
-def put(client: Connection, first: int) -> None:
+def put(client: ClientSocket, first: int) -> None:
     for n in range(first, first + COUNT):
         ext = send_ext(
             "Shared", n % 4, i=f"INNER_MULTI_DISPATCH\x01%LMQ%all,%LMQ%{n % 3}\x02KEYS\x01k{n}\x02"
@@ -46,10 +46,10 @@ def told(found: list[Record]) -> list[tuple[bytes, str, int, int, str]]:
     ]
 
 
-def read(client: Connection, count: int) -> list[list[tuple[bytes, str, int, int, str]]]:
+def read(client: ClientSocket, count: int) -> list[list[tuple[bytes, str, int, int, str]]]:
     """Each light queue, as soon as it holds all of `count` messages."""
     shares = {"%LMQ%all": count} | {f"%LMQ%{n}": len(range(n, count, 3)) for n in range(3)}
-    return [told(wait_for(client, name, share)) for name, share in shares.items()]
+    return [told(wait_for_messages(client, name, share)) for name, share in shares.items()]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def read(client: Connection, count: int) -> list[list[tuple[bytes, str, int, int
 def test_light_queues_change_hands(writer: Open, reader: Open, tmp_path: Path) -> None:
     need(lambda: java_class_path("client5"))
     mode = {"topic": "Shared", "consumerGroup": "Sharers", "mode": "POP", "popShareQueueNum": 0}
-    with writer(tmp_path / "store", SETTINGS) as peer, Connection(address(peer.address)) as client:
+    with writer(tmp_path / "store", SETTINGS) as peer, ClientSocket(address(peer.address)) as client:
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Shared", 4)).code == 0
         put(client, 0)
         written = read(client, COUNT)
@@ -67,7 +67,7 @@ def test_light_queues_change_hands(writer: Open, reader: Open, tmp_path: Path) -
         assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
         assert client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(mode).encode()).code == 0
         peer.stop()
-    with reader(tmp_path / "store", SETTINGS) as peer, Connection(address(peer.address)) as client:
+    with reader(tmp_path / "store", SETTINGS) as peer, ClientSocket(address(peer.address)) as client:
         assert read(client, COUNT) == written
         assert client.ask(RequestCode.QUERY_CONSUMER_OFFSET, PLACE).ext["offset"] == "123"
         put(client, COUNT)
@@ -79,7 +79,7 @@ def test_light_queues_change_hands(writer: Open, reader: Open, tmp_path: Path) -
         peer.stop()
 
 
-def pops(client: Connection, within_s: float = 20) -> list[tuple[str, int, str]] | None:
+def pops(client: ClientSocket, within_s: float = 20) -> list[tuple[str, int, str]] | None:
     """The assignment, once the broker knows the route."""
     deadline = time.monotonic() + within_s
     while not (found := assigned(client, "c1")) and time.monotonic() < deadline:

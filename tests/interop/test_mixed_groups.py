@@ -14,9 +14,9 @@ from firearrow._native.wire.codes import RequestCode
 from tests.interop.driver import Driver
 from tests.interop.messages import hexed
 from tests.interop.peers import Peer, address
-from tests.interop.workshop import go_driver, java_class_path, need
-from tests.process import Connection
-from tests.process.requests import topic_ext
+from tests.interop.toolchain import go_driver, java_class_path, need
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import topic_ext
 
 pytestmark = pytest.mark.interop
 LANGUAGES = ("python", "java5", "go")
@@ -41,7 +41,7 @@ def members(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
 
 @pytest.fixture
 def topic(peer: Peer, name: str) -> str:
-    with Connection(address(peer.address)) as connection:
+    with ClientSocket(address(peer.address)) as connection:
         assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(name, QUEUES)).code == 0
     return name
 

@@ -7,7 +7,7 @@ from tests.interop.conftest import Drivers
 from tests.interop.driver import Driver
 from tests.interop.messages import hexed
 from tests.interop.peers import Peer
-from tests.process.connection import Connection
+from tests.support.client_socket import ClientSocket
 
 pytestmark = pytest.mark.interop
 
@@ -22,7 +22,7 @@ WAYS = [
 
 def known_topics(peer: Peer) -> str:
     host, _, port = peer.name_server.partition(":")
-    with Connection((host, int(port))) as naming:
+    with ClientSocket((host, int(port))) as naming:
         return naming.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).body.decode()
 
 

@@ -10,15 +10,15 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
 from tests.interop.peers import Apache, FireArrow
-from tests.interop.workshop import java_class_path, need
-from tests.process import Connection
+from tests.interop.toolchain import java_class_path, need
+from tests.support.client_socket import ClientSocket
 
 pytestmark = pytest.mark.interop
 
 
 def ask(name_server: str, code: int, ext: dict[str, str] | None = None) -> RemotingCommand:
     host, port = name_server.split(":")
-    with Connection((host, int(port))) as connection:
+    with ClientSocket((host, int(port))) as connection:
         return connection.ask(code, ext)
 
 

@@ -10,10 +10,10 @@ from tests.interop.driver import Driver, Event
 from tests.interop.messages import hexed, numbered, pull_all
 from tests.interop.peers import MARKS_AT_ONCE, Apache, FireArrow, address
 from tests.interop.test_store_exchange import SIZES, Open
-from tests.interop.workshop import java_class_path, need
-from tests.process import Connection
-from tests.process.pops import ack, bodies, pop, records
+from tests.interop.toolchain import java_class_path, need
+from tests.process.test_pop import ack, bodies, pop, records
 from tests.process.test_send_back import back, place
+from tests.support.client_socket import ClientSocket
 
 pytestmark = pytest.mark.interop
 
@@ -35,7 +35,7 @@ def transact(client: Driver, body: str, first: str, checked: str) -> None:
     client.ask("transact", group="Payers", topic=TOPIC, body=hexed(body), **said)
 
 
-def leave_work(client: Driver, connection: Connection) -> None:
+def leave_work(client: Driver, connection: ClientSocket) -> None:
     """Everything that is to come later, the soonest in four seconds."""
     client.ask("send", group="writer", topic=TOPIC, body=hexed("makes the topic"))
     client.ask("send", group="writer", topic=TAKEN, how="queue", queue=0, body=numbered("taken", 10))
@@ -54,7 +54,7 @@ def leave_work(client: Driver, connection: Connection) -> None:
     assert back(connection, place(work["offsetMsgId"]), level=1).code == 0
 
 
-def take(connection: Connection) -> None:
+def take(connection: ClientSocket) -> None:
     """Pop all ten for six seconds, acknowledge the first three."""
     popped = pop(connection, TAKEN, queueId="0", invisibleTime="6000")
     assert len(bodies(popped)) == 10
@@ -62,7 +62,7 @@ def take(connection: Connection) -> None:
         assert ack(connection, popped, record).code == 0
 
 
-def taken_again(connection: Connection) -> list[str]:
+def taken_again(connection: ClientSocket) -> list[str]:
     """What is popped until ten seconds have brought nothing new; all is acknowledged."""
     seen: list[str] = []
     deadline = time.monotonic() + 40
@@ -102,7 +102,7 @@ def test_pending_work_changes_hands(writer: Open, reader: Open, stops: bool, tmp
     with writer(store, SETTINGS | (MARKS_AT_ONCE if writer is Apache else {})) as peer:
         with (
             Driver("java5", peer.name_server, tmp_path / "writer") as client,
-            Connection(address(peer.address)) as connection,
+            ClientSocket(address(peer.address)) as connection,
         ):
             leave_work(client, connection)
             time.sleep(1)  # Apache's broker writes half messages' marks and offsets a little later
@@ -111,7 +111,7 @@ def test_pending_work_changes_hands(writer: Open, reader: Open, stops: bool, tmp
     with (
         reader(store, SETTINGS | (MARKS_AT_ONCE if reader is Apache else {})) as peer,
         Driver("java5", peer.name_server, tmp_path / "reader") as client,
-        Connection(address(peer.address)) as connection,
+        ClientSocket(address(peer.address)) as connection,
     ):
         client.ask("consume", name="reader", group="reader", topic=TOPIC)
         client.ask("consume", name="back", group="Workers", topic="Work")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import round_trip, round_trip_4
-from tests.interop.workshop import java_class_path, need
+from tests.interop.toolchain import java_class_path, need
 
 pytestmark = pytest.mark.interop
 

@@ -10,7 +10,7 @@ import pytest
 from tests.interop.driver import Driver, Event
 from tests.interop.messages import hexed, numbered, read
 from tests.interop.peers import Apache, FireArrow
-from tests.interop.workshop import java_class_path, need
+from tests.interop.toolchain import java_class_path, need
 
 pytestmark = pytest.mark.interop
 

@@ -11,9 +11,9 @@ import pytest
 from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.peers import Apache, FireArrow, address
-from tests.interop.workshop import java_class_path, need
-from tests.process import Connection
-from tests.process.requests import read_queue, send_ext
+from tests.interop.toolchain import java_class_path, need
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import read_queue, send_ext
 
 pytestmark = pytest.mark.interop
 
@@ -33,7 +33,7 @@ ENQUEUED_S = 3
 """Apache's check point is up to a second behind, and so are its deliveries."""
 
 
-def send(client: Connection, body: str, deliver_ms: int) -> str:
+def send(client: ClientSocket, body: str, deliver_ms: int) -> str:
     """The recall handle."""
     answer = client.ask(
         RequestCode.SEND_MESSAGE_V2, send_ext(TOPIC, i=f"TIMER_DELIVER_MS\x01{deliver_ms}\x02"), body.encode()
@@ -42,7 +42,7 @@ def send(client: Connection, body: str, deliver_ms: int) -> str:
     return answer.ext["recallHandle"]
 
 
-def write(client: Connection, due_ms: int) -> set[bytes]:
+def write(client: ClientSocket, due_ms: int) -> set[bytes]:
     """What is to be delivered in all; messages that are due when the timer sees them come last."""
     now_ms = time.time_ns() // 1_000_000
     for number in range(EARLY):
@@ -64,7 +64,7 @@ def write(client: Connection, due_ms: int) -> set[bytes]:
     return early | {b"pending %d" % number for number in range(PENDING) if number not in recalled}
 
 
-def flood(client: Connection, due_ms: int) -> None:
+def flood(client: ClientSocket, due_ms: int) -> None:
     ext = send_ext(TOPIC, i=f"TIMER_DELIVER_MS\x01{due_ms}\x02")
     opaques = [
         client.send_request(RequestCode.SEND_MESSAGE_V2, ext, b"flood %d" % number) for number in range(FLOOD)
@@ -72,7 +72,7 @@ def flood(client: Connection, due_ms: int) -> None:
     assert {client.answer_to(opaque).code for opaque in opaques} == {0}
 
 
-def stored(client: Connection) -> int:
+def stored(client: ClientSocket) -> int:
     """Messages in the queue."""
     return int(client.ask(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}).ext["offset"])
 
@@ -81,15 +81,15 @@ def test_a_half_fired_slot_changes_hands(tmp_path: Path) -> None:
     """Ours is stopped in the middle of a slot; Apache's goes on with the rest of it."""
     need(lambda: java_class_path("client5"))
     store = tmp_path / "store"
-    with FireArrow(store, SETTINGS) as peer, Connection(address(peer.address)) as client:
+    with FireArrow(store, SETTINGS) as peer, ClientSocket(address(peer.address)) as client:
         flood(client, (time.time_ns() // 1_000_000 // 1000 + 6) * 1000)
         while stored(client) < FLOOD // 20:
             time.sleep(0.001)
         peer.stop()
-    sizes = StoreConfig(segment_bytes=1 << 20, queue_file_bytes=20_000, index_slots=500, index_entries=2000)
-    with MessageStore.open(store, sizes) as half:
-        assert FLOOD // 20 <= half.reader.max_offset(TOPIC, 0) < FLOOD
-    with Apache(store, SETTINGS) as theirs, Connection(address(theirs.address)) as client:
+    sizes = {"segment_bytes": 1 << 20, "queue_file_bytes": 20_000, "index_slots": 500, "index_entries": 2000}
+    with MessageStore.open(store, **sizes) as half:
+        assert FLOOD // 20 <= half.max_offset(TOPIC, 0) < FLOOD
+    with Apache(store, SETTINGS) as theirs, ClientSocket(address(theirs.address)) as client:
         deadline = time.time() + 30
         while stored(client) < FLOOD and time.time() < deadline:
             time.sleep(0.2)
@@ -106,11 +106,11 @@ def test_a_half_fired_slot_changes_hands(tmp_path: Path) -> None:
 def test_pending_timers_change_hands(writer: Open, reader: Open, end: str, tmp_path: Path) -> None:
     need(lambda: java_class_path("client5"))
     store = tmp_path / "store"
-    with writer(store, SETTINGS) as peer, Connection(address(peer.address)) as client:
+    with writer(store, SETTINGS) as peer, ClientSocket(address(peer.address)) as client:
         due_ms = time.time_ns() // 1_000_000 + DUE_MS
         expected = write(client, due_ms)
         peer.stop() if end == "stop" else peer.__exit__(None, None, None)
-    with reader(store, SETTINGS) as peer, Connection(address(peer.address)) as client:
+    with reader(store, SETTINGS) as peer, ClientSocket(address(peer.address)) as client:
         deadline = due_ms / 1000 + PENDING * APART_MS / 1000 + 30
         while len(read_queue(client, TOPIC, 0)) < len(expected) and time.time() < deadline:
             time.sleep(0.5)

@@ -1,14 +1,14 @@
-"""Files that tests of the timer left open are closed: a test run has many of them."""
+"""Closes the timer files that tests left open: a test run has many of them."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.life import timing
+from tests.support import timer_harness
 
 
 @pytest.fixture(autouse=True)
 def closed() -> Iterator[None]:
     yield
-    while timing.OPEN:
-        timing.OPEN.pop().release()
+    while timer_harness.OPEN:
+        timer_harness.OPEN.pop().release()

@@ -1,21 +1,21 @@
-"""DelayService with a clock that is told: due times, restarts, a full disk, a clock that jumps."""
+"""DelayService with a manual clock: due times, restarts, a full disk, a clock that jumps."""
 
 import resource
 from pathlib import Path
 
 import pytest
 
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.life.delays import DelayService
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.delay_offsets import DelayOffsets
-from tests.life.room import Room
+from tests.support.clock import ManualClock
+from tests.support.harness import Harness
 
 LEVELS_MS = (1000, 5000)
 
 
-class Delaying(Room):
+class DelayHarness(Harness):
     def __init__(self, folder: Path, offsets: bytes | None = None, now_ms: int = 1_700_000_000_000) -> None:
         super().__init__(folder, LEVELS_MS, now_ms)
         self.offsets = DelayOffsets(self.clock)
@@ -33,96 +33,96 @@ class Delaying(Room):
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Delaying:
-    return Delaying(tmp_path)
+def harness(tmp_path: Path) -> DelayHarness:
+    return DelayHarness(tmp_path)
 
 
-def test_a_message_is_delivered_when_it_is_due(room: Delaying) -> None:
-    room.put("T", b"1", DELAY="1")
-    room.timers.run(999)
-    assert room.bodies("T") == []
-    room.timers.run(1)
-    assert room.bodies("T") == [b"1"]
-    assert room.offsets.get(1) == 1
+def test_a_message_is_delivered_when_it_is_due(harness: DelayHarness) -> None:
+    harness.put("T", b"1", DELAY="1")
+    harness.timers.run(999)
+    assert harness.bodies("T") == []
+    harness.timers.run(1)
+    assert harness.bodies("T") == [b"1"]
+    assert harness.offsets.get(1) == 1
 
 
-def test_slices_keep_the_order(room: Delaying) -> None:
+def test_slices_keep_the_order(harness: DelayHarness) -> None:
     for number in range(100):
-        room.put("T", b"%d" % number, DELAY="1")
-    room.timers.run(1001)
-    assert [int(body) for body in room.bodies("T")] == list(range(100))
+        harness.put("T", b"%d" % number, DELAY="1")
+    harness.timers.run(1001)
+    assert [int(body) for body in harness.bodies("T")] == list(range(100))
 
 
-def test_levels_do_not_wait_for_each_other(room: Delaying) -> None:
-    room.put("T", b"late", DELAY="2")
-    room.put("T", b"soon", DELAY="1")
-    room.timers.run(1000)
-    assert room.bodies("T") == [b"soon"]
-    room.timers.run(4000)
-    assert room.bodies("T") == [b"soon", b"late"]
+def test_levels_do_not_wait_for_each_other(harness: DelayHarness) -> None:
+    harness.put("T", b"late", DELAY="2")
+    harness.put("T", b"soon", DELAY="1")
+    harness.timers.run(1000)
+    assert harness.bodies("T") == [b"soon"]
+    harness.timers.run(4000)
+    assert harness.bodies("T") == [b"soon", b"late"]
 
 
 def test_a_clock_that_was_set_back_delivers_at_once(tmp_path: Path) -> None:
-    room = Delaying(tmp_path)
-    room.put("T", b"1", DELAY="1")
-    room.timers.run()
-    room.close()
-    room = Delaying(tmp_path, now_ms=1_600_000_000_000)
-    room.timers.run(1)
-    assert room.bodies("T") == [b"1"]
+    harness = DelayHarness(tmp_path)
+    harness.put("T", b"1", DELAY="1")
+    harness.timers.run()
+    harness.close()
+    harness = DelayHarness(tmp_path, now_ms=1_600_000_000_000)
+    harness.timers.run(1)
+    assert harness.bodies("T") == [b"1"]
 
 
 def test_what_was_due_long_ago_is_delivered_at_start(tmp_path: Path) -> None:
-    room = Delaying(tmp_path)
-    room.put("T", b"1", DELAY="2")
-    room.timers.run(10)
-    room.close()
-    room = Delaying(tmp_path, room.offsets.to_json(), now_ms=1_800_000_000_000)
-    room.timers.run(1)
-    assert room.bodies("T") == [b"1"]
+    harness = DelayHarness(tmp_path)
+    harness.put("T", b"1", DELAY="2")
+    harness.timers.run(10)
+    harness.close()
+    harness = DelayHarness(tmp_path, harness.offsets.to_json(), now_ms=1_800_000_000_000)
+    harness.timers.run(1)
+    assert harness.bodies("T") == [b"1"]
 
 
 def test_a_kill_repeats_nothing_although_the_file_is_old(tmp_path: Path) -> None:
-    room = Delaying(tmp_path)
-    old = room.offsets.to_json()
+    harness = DelayHarness(tmp_path)
+    old = harness.offsets.to_json()
     for number in range(40):
-        room.put("T", b"%d" % number, DELAY="1")
-    room.timers.run(1000)
-    room.kill()
-    room = Delaying(tmp_path, old, now_ms=room.clock.now_ms())
-    room.put("T", b"40", DELAY="1")
-    room.timers.run(2000)
-    assert [int(body) for body in room.bodies("T")] == list(range(41))
+        harness.put("T", b"%d" % number, DELAY="1")
+    harness.timers.run(1000)
+    harness.kill()
+    harness = DelayHarness(tmp_path, old, now_ms=harness.clock.now_ms())
+    harness.put("T", b"40", DELAY="1")
+    harness.timers.run(2000)
+    assert [int(body) for body in harness.bodies("T")] == list(range(41))
 
 
 def test_a_kill_before_the_write_loses_nothing(tmp_path: Path) -> None:
     """Noted and staged, but never written: delivered after the restart."""
-    room = Delaying(tmp_path)
-    room.put("T", b"1", DELAY="1")
-    room.timers.run(10)
-    room.clock.advance(1000)
-    room.delays.start()
-    room.kill()
-    room = Delaying(tmp_path, now_ms=room.clock.now_ms())
-    assert room.bodies("T") == []
-    room.timers.run(1)
-    assert room.bodies("T") == [b"1"]
+    harness = DelayHarness(tmp_path)
+    harness.put("T", b"1", DELAY="1")
+    harness.timers.run(10)
+    harness.clock.advance(1000)
+    harness.delays.start()
+    harness.kill()
+    harness = DelayHarness(tmp_path, now_ms=harness.clock.now_ms())
+    assert harness.bodies("T") == []
+    harness.timers.run(1)
+    assert harness.bodies("T") == [b"1"]
 
 
-def test_a_full_disk_is_waited_for(room: Delaying) -> None:
+def test_a_full_disk_is_waited_for(harness: DelayHarness) -> None:
     """A limit of the size of files stands for it."""
     for number in range(50):
-        room.put("T", b"%d" % number, DELAY="1")
-    room.timers.run(10)
+        harness.put("T", b"%d" % number, DELAY="1")
+    harness.timers.run(10)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
     try:
-        room.timers.run(2000)
+        harness.timers.run(2000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert room.bodies("T") == []
-    room.timers.run(300)
-    assert [int(body) for body in room.bodies("T")] == list(range(50))
+    assert harness.bodies("T") == []
+    harness.timers.run(300)
+    assert [int(body) for body in harness.bodies("T")] == list(range(50))
 
 
 @pytest.mark.parametrize(
@@ -136,19 +136,19 @@ def test_a_full_disk_is_waited_for(room: Delaying) -> None:
         {"REAL_TOPIC": "T", "REAL_QID": "99999999"},
     ],
 )
-def test_what_has_no_place_to_go_is_passed_over(room: Delaying, properties: dict[str, str]) -> None:
-    room.put("SCHEDULE_TOPIC_XXXX", b"lost", 0, **properties)
-    room.put("T", b"good", DELAY="1")
-    room.timers.run(2000)
-    assert room.bodies("T") == [b"good"]
-    assert room.offsets.get(1) == 2
+def test_what_has_no_place_to_go_is_passed_over(harness: DelayHarness, properties: dict[str, str]) -> None:
+    harness.put("SCHEDULE_TOPIC_XXXX", b"lost", 0, **properties)
+    harness.put("T", b"good", DELAY="1")
+    harness.timers.run(2000)
+    assert harness.bodies("T") == [b"good"]
+    assert harness.offsets.get(1) == 2
 
 
 def test_offsets_beyond_the_queue_are_corrected(tmp_path: Path) -> None:
-    room = Delaying(tmp_path, b'{"offsetTable":{1:77,9:3}}')
-    room.put("T", b"1", DELAY="1")
-    room.timers.run(1000)
-    assert room.bodies("T") == [b"1"]
+    harness = DelayHarness(tmp_path, b'{"offsetTable":{1:77,9:3}}')
+    harness.put("T", b"1", DELAY="1")
+    harness.timers.run(1000)
+    assert harness.bodies("T") == [b"1"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""ConsumerOrders under a told clock: who is blocked, how far a queue is done, and the file that Apache reads."""
+"""ConsumerOrders with a manual clock: who is blocked, how far a queue is done, and the file that Apache reads."""
 
 import tarfile
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.life.pop.orders import FORGET_MS, ILLEGAL, PASSED, QUEUES_MAX, ConsumerOrders
+from tests.support.clock import ManualClock
 
 NOW = 1_700_000_000_000
 INVISIBLE_MS = 60_000
@@ -26,7 +26,7 @@ APACHE = b"""{
 }"""
 
 
-class Ordering:
+class OrdersHarness:
     """Orders of one topic and group."""
 
     def __init__(self, queues_max: int = QUEUES_MAX) -> None:
@@ -54,161 +54,161 @@ class Ordering:
 
 
 @pytest.fixture
-def room() -> Ordering:
-    return Ordering()
+def harness() -> OrdersHarness:
+    return OrdersHarness()
 
 
-def test_a_queue_is_blocked_until_all_is_acknowledged(room: Ordering) -> None:
-    assert not room.blocked()
-    room.pop(5, 6, 7)
-    assert room.blocked()
-    assert not room.blocked(queue_id=1)
-    assert not room.orders.blocked(T, "another", 0, None, INVISIBLE_MS)
-    assert [room.ack(5), room.ack(7), room.ack(6)] == [6, 6, 8]
-    assert not room.blocked()
+def test_a_queue_is_blocked_until_all_is_acknowledged(harness: OrdersHarness) -> None:
+    assert not harness.blocked()
+    harness.pop(5, 6, 7)
+    assert harness.blocked()
+    assert not harness.blocked(queue_id=1)
+    assert not harness.orders.blocked(T, "another", 0, None, INVISIBLE_MS)
+    assert [harness.ack(5), harness.ack(7), harness.ack(6)] == [6, 6, 8]
+    assert not harness.blocked()
 
 
-def test_the_offset_waits_for_the_first_that_is_missing(room: Ordering) -> None:
-    room.pop(5, 8, 9)  # others were filtered out
-    assert [room.ack(9), room.ack(8), room.ack(8), room.ack(5)] == [5, 5, 5, 10]
+def test_the_offset_waits_for_the_first_that_is_missing(harness: OrdersHarness) -> None:
+    harness.pop(5, 8, 9)  # others were filtered out
+    assert [harness.ack(9), harness.ack(8), harness.ack(8), harness.ack(5)] == [5, 5, 5, 10]
 
 
-def test_a_queue_opens_when_its_messages_are_visible_again(room: Ordering) -> None:
-    room.pop(5, 6)
-    room.ack(5)
-    room.clock.advance(INVISIBLE_MS - 1)
-    assert room.blocked()
-    room.clock.advance(1)
-    assert not room.blocked()
+def test_a_queue_opens_when_its_messages_are_visible_again(harness: OrdersHarness) -> None:
+    harness.pop(5, 6)
+    harness.ack(5)
+    harness.clock.advance(INVISIBLE_MS - 1)
+    assert harness.blocked()
+    harness.clock.advance(1)
+    assert not harness.blocked()
 
 
-def test_the_same_attempt_may_take_again(room: Ordering) -> None:
-    room.pop(5, attempt="a")
-    assert not room.blocked("a")
-    assert room.blocked("b")
-    assert room.blocked(None)
-    room.pop(6)
-    assert room.blocked(None), "no attempt is not the same attempt"
+def test_the_same_attempt_may_take_again(harness: OrdersHarness) -> None:
+    harness.pop(5, attempt="a")
+    assert not harness.blocked("a")
+    assert harness.blocked("b")
+    assert harness.blocked(None)
+    harness.pop(6)
+    assert harness.blocked(None), "no attempt is not the same attempt"
 
 
-def test_what_is_not_of_this_pop(room: Ordering) -> None:
-    assert room.ack(41) == 42, "nothing is known of the queue"
-    room.pop(5, 6)
-    assert room.ack(4) == ILLEGAL
-    assert room.ack(7) == ILLEGAL
-    assert room.ack(5, NOW - 1) == PASSED
-    assert room.blocked()
+def test_what_is_not_of_this_pop(harness: OrdersHarness) -> None:
+    assert harness.ack(41) == 42, "nothing is known of the queue"
+    harness.pop(5, 6)
+    assert harness.ack(4) == ILLEGAL
+    assert harness.ack(7) == ILLEGAL
+    assert harness.ack(5, NOW - 1) == PASSED
+    assert harness.blocked()
 
 
-def test_how_often_a_message_came(room: Ordering) -> None:
-    assert room.pop(5, 6, attempt="a") == "0 0 0"
-    assert room.pop(5, 6, attempt="a") == "0 0 0"
-    assert room.pop(5, 6, attempt="b") == "0 qo0%5 1;0 qo0%6 1;0 0 1"
-    assert room.pop(5, 6, attempt="b") == "0 qo0%5 1;0 qo0%6 1;0 0 1"
-    assert room.pop(6, 7) == "0 qo0%6 2;0 0 0"
-    assert room.pop(6, 7) == "0 qo0%6 3;0 qo0%7 1;0 0 1"
-    assert room.pop(8) == "0 0 0"
+def test_how_often_a_message_came(harness: OrdersHarness) -> None:
+    assert harness.pop(5, 6, attempt="a") == "0 0 0"
+    assert harness.pop(5, 6, attempt="a") == "0 0 0"
+    assert harness.pop(5, 6, attempt="b") == "0 qo0%5 1;0 qo0%6 1;0 0 1"
+    assert harness.pop(5, 6, attempt="b") == "0 qo0%5 1;0 qo0%6 1;0 0 1"
+    assert harness.pop(6, 7) == "0 qo0%6 2;0 0 0"
+    assert harness.pop(6, 7) == "0 qo0%6 3;0 qo0%7 1;0 0 1"
+    assert harness.pop(8) == "0 0 0"
 
 
-def test_counts_of_a_retry_topic_carry_its_mark(room: Ordering) -> None:
+def test_counts_of_a_retry_topic_carry_its_mark(harness: OrdersHarness) -> None:
     for topic, mark in ((f"%RETRY%{G}_{T}", "1"), (f"%RETRY%{G}+{T}", "2")):
-        room.pop(5, topic=topic)
-        assert room.pop(5, topic=topic) == f"{mark} qo0%5 1;{mark} 0 1"
+        harness.pop(5, topic=topic)
+        assert harness.pop(5, topic=topic) == f"{mark} qo0%5 1;{mark} 0 1"
 
 
-def test_a_changed_time_counts_for_its_message(room: Ordering) -> None:
-    room.pop(5, 6)
-    room.orders.change_visible(T, G, 0, 5, NOW, NOW + 3 * INVISIBLE_MS)
-    room.orders.change_visible(T, G, 0, 6, NOW, NOW)
+def test_a_changed_time_counts_for_its_message(harness: OrdersHarness) -> None:
+    harness.pop(5, 6)
+    harness.orders.change_visible(T, G, 0, 5, NOW, NOW + 3 * INVISIBLE_MS)
+    harness.orders.change_visible(T, G, 0, 6, NOW, NOW)
     for offset, pop_ms, queue_id in ((4, NOW, 0), (6, NOW - 1, 0), (6, NOW, 1)):
-        room.orders.change_visible(T, G, queue_id, offset, pop_ms, NOW + 100 * INVISIBLE_MS)
-    room.clock.advance(3 * INVISIBLE_MS - 1)
-    assert room.blocked()
-    room.ack(5)
-    assert not room.blocked()
+        harness.orders.change_visible(T, G, queue_id, offset, pop_ms, NOW + 100 * INVISIBLE_MS)
+    harness.clock.advance(3 * INVISIBLE_MS - 1)
+    assert harness.blocked()
+    harness.ack(5)
+    assert not harness.blocked()
 
 
-def test_it_is_told_when_a_queue_opens(room: Ordering) -> None:
-    room.pop(5, 6)
-    room.orders.change_visible(T, G, 0, 6, NOW, NOW + 1000)
-    room.orders.change_visible(T, G, 0, 5, NOW, NOW + 90_000)
-    room.ack(5)
-    assert room.opens == [
+def test_it_is_told_when_a_queue_opens(harness: OrdersHarness) -> None:
+    harness.pop(5, 6)
+    harness.orders.change_visible(T, G, 0, 6, NOW, NOW + 1000)
+    harness.orders.change_visible(T, G, 0, 5, NOW, NOW + 90_000)
+    harness.ack(5)
+    assert harness.opens == [
         (0, NOW + INVISIBLE_MS), (0, NOW + INVISIBLE_MS), (0, NOW + 90_000), (0, NOW + 1000),
     ]  # fmt: skip
-    room.ack(6)
-    assert len(room.opens) == 4, "it is open already"
-    assert room.changes == 5
+    harness.ack(6)
+    assert len(harness.opens) == 4, "it is open already"
+    assert harness.changes == 5
 
 
-def test_a_reset_forgets(room: Ordering) -> None:
-    room.pop(5)
-    room.orders.clear(T, G, 0)
-    assert not room.blocked()
-    changes = room.changes
-    room.orders.clear(T, G, 0)
-    assert room.changes == changes
+def test_a_reset_forgets(harness: OrdersHarness) -> None:
+    harness.pop(5)
+    harness.orders.clear(T, G, 0)
+    assert not harness.blocked()
+    changes = harness.changes
+    harness.orders.clear(T, G, 0)
+    assert harness.changes == changes
 
 
-def test_what_is_swept(room: Ordering) -> None:
-    room.pop(1)
-    room.pop(1, topic="gone")
-    room.orders.sweep({T}, {G})
-    assert len(room.orders) == 1
-    room.clock.advance(FORGET_MS)
-    room.orders.sweep({T}, {G})
-    assert len(room.orders) == 1
-    room.clock.advance(1)
-    room.orders.sweep({T}, {G})
-    assert len(room.orders) == 0
-    room.pop(1)
-    room.orders.sweep({T}, set())
-    assert len(room.orders) == 0
+def test_what_is_swept(harness: OrdersHarness) -> None:
+    harness.pop(1)
+    harness.pop(1, topic="gone")
+    harness.orders.sweep({T}, {G})
+    assert len(harness.orders) == 1
+    harness.clock.advance(FORGET_MS)
+    harness.orders.sweep({T}, {G})
+    assert len(harness.orders) == 1
+    harness.clock.advance(1)
+    harness.orders.sweep({T}, {G})
+    assert len(harness.orders) == 0
+    harness.pop(1)
+    harness.orders.sweep({T}, set())
+    assert len(harness.orders) == 0
 
 
 def test_the_queue_used_longest_ago_makes_room() -> None:
-    room = Ordering(queues_max=3)
+    harness = OrdersHarness(queues_max=3)
     for queue_id in range(3):
-        room.pop(1, queue_id=queue_id)
-    room.pop(1, queue_id=0)
-    room.pop(1, queue_id=3)
-    assert [room.blocked(queue_id=queue_id) for queue_id in range(4)] == [True, False, True, True]
+        harness.pop(1, queue_id=queue_id)
+    harness.pop(1, queue_id=0)
+    harness.pop(1, queue_id=3)
+    assert [harness.blocked(queue_id=queue_id) for queue_id in range(4)] == [True, False, True, True]
 
 
-def test_long_attempts_are_cut(room: Ordering) -> None:
-    room.pop(1, attempt="x" * 10_000)
-    assert len(room.orders.to_json()) < 1000
+def test_long_attempts_are_cut(harness: OrdersHarness) -> None:
+    harness.pop(1, attempt="x" * 10_000)
+    assert len(harness.orders.to_json()) < 1000
 
 
 # ---- the file ----
 
 
-def test_the_file_of_apache_is_taken(room: Ordering) -> None:
-    room.orders.load(APACHE)
-    assert room.blocked(), "101 is hidden until 1700000500000"
-    assert not room.blocked("first")
-    assert room.opens == [(0, 1_700_000_500_000), (3, 1_700_000_000_000)]
-    assert not room.blocked(queue_id=3)
+def test_the_file_of_apache_is_taken(harness: OrdersHarness) -> None:
+    harness.orders.load(APACHE)
+    assert harness.blocked(), "101 is hidden until 1700000500000"
+    assert not harness.blocked("first")
+    assert harness.opens == [(0, 1_700_000_500_000), (3, 1_700_000_000_000)]
+    assert not harness.blocked(queue_id=3)
     popped_ms = 1_699_999_999_000
-    assert room.ack(101, popped_ms) == 103
-    room.orders.load(APACHE)
-    assert room.pop(101, 102, attempt="next") == "0 qo0%101 3;0 qo0%102 1;0 0 1"
+    assert harness.ack(101, popped_ms) == 103
+    harness.orders.load(APACHE)
+    assert harness.pop(101, 102, attempt="next") == "0 qo0%101 3;0 qo0%102 1;0 0 1"
 
 
-def test_the_file_of_the_golden_store_is_taken_and_written_alike(room: Ordering) -> None:
+def test_the_file_of_the_golden_store_is_taken_and_written_alike(harness: OrdersHarness) -> None:
     with tarfile.open(RECORDED) as archive:
         member = archive.extractfile("store-apache/config/consumerOrderInfo.json")
         assert member is not None
         text = member.read()
-    room.orders.load(text)
-    assert room.orders.to_json().split() == text.split()
+    harness.orders.load(text)
+    assert harness.orders.to_json().split() == text.split()
 
 
-def test_the_file_is_written_as_apache_writes_it(room: Ordering) -> None:
-    room.pop(100, 101, 105, attempt="a")
-    room.ack(101)
-    room.orders.change_visible(T, G, 0, 100, NOW, NOW + 5)
-    text = room.orders.to_json().replace(b"\n", b"").replace(b"\t", b"")
+def test_the_file_is_written_as_apache_writes_it(harness: OrdersHarness) -> None:
+    harness.pop(100, 101, 105, attempt="a")
+    harness.ack(101)
+    harness.orders.change_visible(T, G, 0, 100, NOW, NOW + 5)
+    text = harness.orders.to_json().replace(b"\n", b"").replace(b"\t", b"")
     assert text == (
         b'{"orderInfoCount":1,"orderedConsumptionLevel":"QUEUE","table":{"T@G":{0:{"a":"a","cm":2,"i":60000,'
         b'"l":1700000000000,"o":[100,1,5],"oc":{},"ot":{100:1700000000005},"popTime":1700000000000}}}}'
@@ -221,15 +221,15 @@ def test_the_file_is_written_as_apache_writes_it(room: Ordering) -> None:
     st.one_of(st.none(), st.text(min_size=1, max_size=20)),
 )
 def test_what_is_written_is_read_back(offsets: list[int], acked: set[int], attempt: str | None) -> None:
-    room, again = Ordering(), Ordering()
-    room.pop(*offsets, attempt=attempt)
+    harness, again = OrdersHarness(), OrdersHarness()
+    harness.pop(*offsets, attempt=attempt)
     for index in acked:
         if index < len(offsets):
-            room.ack(offsets[index])
-    again.orders.load(room.orders.to_json())
-    assert again.orders.to_json() == room.orders.to_json()
-    assert again.blocked("other") == room.blocked("other")
-    assert again.ack(offsets[0]) == room.ack(offsets[0])
+            harness.ack(offsets[index])
+    again.orders.load(harness.orders.to_json())
+    assert again.orders.to_json() == harness.orders.to_json()
+    assert again.blocked("other") == harness.blocked("other")
+    assert again.ack(offsets[0]) == harness.ack(offsets[0])
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_what_is_written_is_read_back(offsets: list[int], acked: set[int], attem
         b'{"popTime":99999999999999999999,"o":[1]}',
     ],
 )
-def test_a_file_that_cannot_be_is_refused_whole(room: Ordering, order: bytes) -> None:
-    room.pop(5)
+def test_a_file_that_cannot_be_is_refused_whole(harness: OrdersHarness, order: bytes) -> None:
+    harness.pop(5)
     with pytest.raises(ValueError, match=r"."):
-        room.orders.load(b'{"table":{"T@G":{0:{"popTime":1,"o":[1]},1:' + order + b"}}}")
+        harness.orders.load(b'{"table":{"T@G":{0:{"popTime":1,"o":[1]},1:' + order + b"}}}")
     with pytest.raises(ValueError, match="@"):
-        room.orders.load(b'{"table":{"TG":{}}}')
-    assert room.blocked()
+        harness.orders.load(b'{"table":{"TG":{}}}')
+    assert harness.blocked()

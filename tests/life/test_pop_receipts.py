@@ -16,7 +16,7 @@ from firearrow.broker.life.pop.receipts import (
 )
 from firearrow.broker.life.pop.recoding import recoded
 from firearrow.broker.messages import Message
-from tests.life.room import Room
+from tests.support.harness import Harness
 
 NAMES = st.text("abcXYZ09-_%|", min_size=1, max_size=20)
 NUMBERS = st.integers(0, 10**18 - 1)
@@ -67,13 +67,13 @@ def test_marks_that_are_none(mark: str) -> None:
 def test_a_recoded_record_differs_in_topic_and_receipt_alone(
     tmp_path_factory: pytest.TempPathFactory, topic: str, host: bytes
 ) -> None:
-    room = Room(tmp_path_factory.mktemp("store"))
+    harness = Harness(tmp_path_factory.mktemp("store"))
     message = Message(topic, 0, b"body" * 100, {"TAGS": "t", "1ST_POP_TIME": "7"}, flag=9, reconsume_times=3)
     message.born_host = message.store_host = host
-    room.appender.put(message)
-    room.timers.run()
-    [entry] = room.store.reader.entries(topic, 0, 0, 1)
-    data = room.store.reader.record_at(entry.physical_offset)
+    harness.appender.put(message)
+    harness.timers.run()
+    [entry] = harness.store.entries(topic, 0, 0, 1)
+    data = harness.store.record_at(entry.physical_offset)
     assert data is not None
     before, after = decode(data), decode(recoded(data, "T", "0 1 2 3 1 b 0 0"))
     assert (after.topic, before.topic) == ("T", topic)
@@ -85,4 +85,4 @@ def test_a_recoded_record_differs_in_topic_and_receipt_alone(
         assert getattr(after, field) == getattr(before, field), field
     again = decode(recoded(recoded(data, "T", "first 1"), "T", "second 2"))
     assert again.properties["POP_CK"] == "first 1"
-    room.close()
+    harness.close()

@@ -17,58 +17,58 @@ from firearrow.broker.life.pop.revive import GROUP
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.saver import Saver
 from firearrow.broker.state import load
-from tests.crash.revived import Revived
-from tests.life.test_pop_revive import REVIVE, Reviving
+from tests.crash.restarted_services import RestartedServices
+from tests.life.revive_harness import REVIVE, ReviveHarness
 from tests.life.test_timer_recovery import lose_from
-from tests.life.transacting import HALF, ROUND_MS, Transacting
-from tests.process.pops import GROUP as GROUP_OF_POPS
-from tests.process.pops import ack_ext, pop_ext, records
-from tests.store.stores import open_store, put
+from tests.process.test_pop import GROUP as GROUP_OF_POPS
+from tests.process.test_pop import ack_ext, pop_ext, records
+from tests.support.stores import open_store, put
+from tests.support.transaction_harness import HALF, ROUND_MS, TransactionHarness
 
 
 def test_a_half_message_whose_copy_is_lost_is_asked_for(tmp_path: Path) -> None:
     """The journal came to the disk, the copies did not."""
-    room = Transacting(tmp_path)
-    room.prepare()
-    end = room.store.written
-    room.timers.run(3 * ROUND_MS)
-    assert len(room.records(HALF)) > 1
-    room.journal.sync()
-    room.journal.close()
-    room.store.abandon()
+    harness = TransactionHarness(tmp_path)
+    harness.prepare()
+    end = harness.store.written
+    harness.timers.run(3 * ROUND_MS)
+    assert len(harness.records(HALF)) > 1
+    harness.journal.sync()
+    harness.journal.close()
+    harness.store.abandon()
     lose_from(tmp_path, end)
-    room = Transacting(tmp_path, now_ms=room.clock.now_ms())
-    asked = room.join()
-    assert len(room.next_round(asked)) == 1
-    room.close()
+    harness = TransactionHarness(tmp_path, now_ms=harness.clock.now_ms())
+    asked = harness.join()
+    assert len(harness.next_round(asked)) == 1
+    harness.close()
 
 
 def test_check_points_that_come_to_the_places_of_lost_ones_are_settled(tmp_path: Path) -> None:
     """The offset of the reviving group stands behind the end of its queue."""
-    room = Reviving(tmp_path)
+    harness = ReviveHarness(tmp_path)
     for number in range(3):
-        room.put("T", b"%d" % number)
-    room.take(0)
-    room.timers.run(20_000)
-    assert room.revived() == [b"0"]
-    room.offsets.commit(GROUP, REVIVE, 0, 7)
-    room.kill()
-    room = Reviving(tmp_path, now_ms=room.clock.now_ms())
+        harness.put("T", b"%d" % number)
+    harness.take(0)
+    harness.timers.run(20_000)
+    assert harness.revived() == [b"0"]
+    harness.offsets.commit(GROUP, REVIVE, 0, 7)
+    harness.kill()
+    harness = ReviveHarness(tmp_path, now_ms=harness.clock.now_ms())
     for number in (1, 2):
-        room.take(number)
-        room.timers.run(20_000)
-        room.kill()
-        room = Reviving(tmp_path, room.offsets.to_json(), room.clock.now_ms())
-    room.timers.run(20_000)
-    assert room.revived() == [b"0", b"1", b"2"]
-    room.close()
+        harness.take(number)
+        harness.timers.run(20_000)
+        harness.kill()
+        harness = ReviveHarness(tmp_path, harness.offsets.to_json(), harness.clock.now_ms())
+    harness.timers.run(20_000)
+    assert harness.revived() == [b"0", b"1", b"2"]
+    harness.close()
 
 
 class Progress:
     """A table that notes when its text is made."""
 
-    def __init__(self, room: list[str]) -> None:
-        self._room = room
+    def __init__(self, harness: list[str]) -> None:
+        self._room = harness
 
     def to_json(self) -> bytes:
         self._room.append("text")
@@ -122,7 +122,7 @@ def test_settling_brings_the_log_to_the_disk_while_the_thread_runs_and_behind_it
     loop.close()
 
 
-def answered(broker: Revived, code: RequestCode, ext: dict[str, str]) -> RemotingCommand:
+def answered(broker: RestartedServices, code: RequestCode, ext: dict[str, str]) -> RemotingCommand:
     at_once = broker.ask(code, ext)
     broker.run(10)
     return at_once or broker.producer.replies.pop()
@@ -132,7 +132,9 @@ def test_an_answered_acknowledgement_in_order_is_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It moves the group's offset, as a commit does; no record is written that would take it along."""
-    broker = Revived(tmp_path, {"flushDiskType": "SYNC_FLUSH", "brokerName": "b"}, 1_700_000_000_000)
+    broker = RestartedServices(
+        tmp_path, {"flushDiskType": "SYNC_FLUSH", "brokerName": "b"}, 1_700_000_000_000
+    )
     try:
         broker.state.topics.create("T", 1)
         for number in range(2):

@@ -16,9 +16,9 @@ from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.broker.life.timers.wheel import SLOT, SLOTS
 from firearrow.broker.upkeep.repair import Asked, Repair
 from firearrow.broker.upkeep.verify import Checks, verify
-from tests.life import timing
 from tests.life.killing import Killed, killed_behind
-from tests.life.timing import NOW, Timing
+from tests.support import timer_harness
+from tests.support.timer_harness import NOW, TimerHarness
 
 WHEEL, LOG, CHECK = Path("timerwheel"), Path("timerlog"), Path("config/timercheck")
 FIRST = LOG / f"{0:020d}"
@@ -94,20 +94,20 @@ UNTOUCHED = {"wheel missing", "wheel cut"}
 """The timer log has it all: nothing is laid anew."""
 
 
-def filled(folder: Path, end: str, **more: object) -> Timing:
+def filled(folder: Path, end: str, **more: object) -> TimerHarness:
     """20 fired, 4 recalled (one of them was fired already), some rolled, the others wait."""
-    room = Timing(folder, **OPTIONS, **more)
-    messages = [room.send(b"%d" % number, 1000 + 500 * number) for number in range(60)]
-    room.timers.run(10)
+    harness = TimerHarness(folder, **OPTIONS, **more)
+    messages = [harness.send(b"%d" % number, 1000 + 500 * number) for number in range(60)]
+    harness.timers.run(10)
     for number in (25, 31, 47):
-        room.recall(messages[number])
-    room.timers.run(1)
-    room.recall(messages[3])
-    room.timers.run(10_500)
-    room.service.save()
-    assert set(room.found()) >= FIRED - RECALLED
-    room.stop() if end == "stop" else room.kill()
-    return room
+        harness.recall(messages[number])
+    harness.timers.run(1)
+    harness.recall(messages[3])
+    harness.timers.run(10_500)
+    harness.service.save()
+    assert set(harness.found()) >= FIRED - RECALLED
+    harness.stop() if end == "stop" else harness.kill()
+    return harness
 
 
 @pytest.mark.parametrize(
@@ -116,36 +116,36 @@ def filled(folder: Path, end: str, **more: object) -> Timing:
 def test_what_waits_comes_once(
     tmp_path: Path, damage: str, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    room = filled(tmp_path, end)
-    DAMAGES[damage](room.folder)
+    harness = filled(tmp_path, end)
+    DAMAGES[damage](harness.folder)
     with caplog.at_level(logging.WARNING, logger="firearrow.timers"):
-        room = room.again(3000, **OPTIONS)
+        harness = harness.again(3000, **OPTIONS)
     said = [
         record.getMessage() for record in caplog.records if "laid anew from its queue" in record.getMessage()
     ]
     assert len(said) == (0 if damage in UNTOUCHED else 1)
-    room.timers.run(60_000)
-    found = Counter(room.found())
+    harness.timers.run(60_000)
+    found = Counter(harness.found())
     assert set(found) == set(range(60)) - RECALLED
     assert [number for number, times in found.items() if times > 1] == []
-    assert room.service.runtime()["timerCongestNum"] == "0"
-    room.stop()
+    assert harness.service.runtime()["timerCongestNum"] == "0"
+    harness.stop()
     caplog.clear()
     with caplog.at_level(logging.WARNING, logger="firearrow.timers"):
-        room.again(1000, **OPTIONS)
+        harness.again(1000, **OPTIONS)
     assert caplog.records == []
 
 
 @pytest.mark.parametrize("writes", [4, 5, 7, 12])
 def test_a_kill_while_it_is_laid_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
-    room = filled(tmp_path, "kill")
-    garble(room.folder / FIRST, 52 * 30, 4)
+    harness = filled(tmp_path, "kill")
+    garble(harness.folder / FIRST, 52 * 30, 4)
     with killed_behind(writes, monkeypatch), pytest.raises(Killed):
-        room.again(3000, **OPTIONS)
-    timing.OPEN[-1].kill()
-    room = room.again(100, **OPTIONS)
-    room.timers.run(60_000)
-    assert sorted(room.found()) == sorted(set(range(60)) - RECALLED)
+        harness.again(3000, **OPTIONS)
+    timer_harness.OPEN[-1].kill()
+    harness = harness.again(100, **OPTIONS)
+    harness.timers.run(60_000)
+    assert sorted(harness.found()) == sorted(set(range(60)) - RECALLED)
 
 
 @pytest.mark.parametrize(("field", "size"), [(4, 8), (28, 8)])
@@ -153,33 +153,31 @@ def test_damage_while_it_runs_is_said_once_and_mended_by_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, field: int, size: int
 ) -> None:
     """A unit of a chain that is chained elsewhere, or names no message."""
-    room = Timing(tmp_path)
+    harness = TimerHarness(tmp_path)
     for number in range(40):
-        room.send(b"%d" % number, 2000)
-    room.timers.run(10)
+        harness.send(b"%d" % number, 2000)
+    harness.timers.run(10)
     for unit in (10, 30):
         overwrite(tmp_path / FIRST, unit * 52 + field, (999 * 52).to_bytes(size, "big"))
-    room.timers.run(5000)
-    assert 0 < len(room.found()) < 40
+    harness.timers.run(5000)
+    assert 0 < len(harness.found()) < 40
     assert len([each for each in caplog.records if "start the broker again" in each.getMessage()]) == 1
-    room.stop()
-    room = room.again(1000)
-    room.timers.run(5000)
-    assert sorted(room.found()) == list(range(40))
+    harness.stop()
+    harness = harness.again(1000)
+    harness.timers.run(5000)
+    assert sorted(harness.found()) == list(range(40))
 
 
 def test_without_an_index_it_comes_twice_rather_than_never(tmp_path: Path) -> None:
-    room = filled(tmp_path, "stop")
+    harness = filled(tmp_path, "stop")
     shutil.rmtree(tmp_path / "index")
     for path in (CHECK, WHEEL):
         remove(tmp_path / path)
-    store = MessageStore.open(
-        tmp_path, StoreConfig(segment_bytes=1 << 20, queue_file_bytes=20_000, index_enabled=False)
-    )
-    room = Timing(tmp_path, NOW + 30_000, store, **OPTIONS)
-    room.timers.run(60_000)
-    assert set(room.found()) == set(range(60)) - RECALLED
-    assert len(room.found()) > 60
+    store = MessageStore.open(tmp_path, segment_bytes=1 << 20, queue_file_bytes=20_000, index_enabled=False)
+    harness = TimerHarness(tmp_path, NOW + 30_000, store, **OPTIONS)
+    harness.timers.run(60_000)
+    assert set(harness.found()) == set(range(60)) - RECALLED
+    assert len(harness.found()) > 60
 
 
 @pytest.mark.parametrize(
@@ -196,6 +194,6 @@ def test_a_repair_and_a_start_bring_all_of_it(tmp_path: Path, damage: str) -> No
     repair = Repair(str(root), found, Asked())
     repair.run(repair.plan(), lambda _: None)
     assert verify(str(root), checks).clean
-    room = Timing(root, NOW + 20_000, **OPTIONS)
-    room.timers.run(60_000)
-    assert sorted(room.found()) == sorted(set(range(60)) - RECALLED)
+    harness = TimerHarness(root, NOW + 20_000, **OPTIONS)
+    harness.timers.run(60_000)
+    assert sorted(harness.found()) == sorted(set(range(60)) - RECALLED)

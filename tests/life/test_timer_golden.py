@@ -12,8 +12,8 @@ from firearrow.broker.life.timers.intake import slot_ms, unit_of
 from firearrow.broker.life.timers.log import UNIT, TimerLog
 from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.wheel import SLOT, Slot, TimerWheel
-from tests.life.timing import TIMER, Timing
-from tests.store.test_golden import CONFIG, Golden
+from tests.store.test_golden import OPTIONS, Golden
+from tests.support.timer_harness import TIMER, TimerHarness
 
 HOUR_MS = 3_600_000
 ROLL_SLOTS = 172_800
@@ -24,7 +24,7 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
     return Golden(request.param, tmp_path)
 
 
-class GoldenTiming(Timing):
+class GoldenTiming(TimerHarness):
     """Opened with the store's own sizes."""
 
     def __init__(self, folder: Path, now_ms: int) -> None:
@@ -73,33 +73,33 @@ def test_units_and_slots_are_apaches_bytes(golden: Golden) -> None:
 def test_what_apache_left_pending_is_delivered(golden: Golden) -> None:
     """Due in an hour, and in 2.9 days, which Apache would roll once; the recalled one stays away."""
     read_ms, _, taken, _ = check_point(golden.root)
-    room = GoldenTiming(golden.root, read_ms + 500)
-    assert room.service.runtime()["timerOffsetBehind"] == str(room.store.reader.max_offset(TIMER, 0) - taken)
-    before = sum(len(room.records("GoldenTimer", queue_id)) for queue_id in range(4))
-    timers = room.store.reader.max_offset(TIMER, 0)
-    room.timers.run(HOUR_MS)
-    after = [record for queue_id in range(4) for record in room.records("GoldenTimer", queue_id)]
+    harness = GoldenTiming(golden.root, read_ms + 500)
+    assert harness.service.runtime()["timerOffsetBehind"] == str(harness.store.max_offset(TIMER, 0) - taken)
+    before = sum(len(harness.records("GoldenTimer", queue_id)) for queue_id in range(4))
+    timers = harness.store.max_offset(TIMER, 0)
+    harness.timers.run(HOUR_MS)
+    after = [record for queue_id in range(4) for record in harness.records("GoldenTimer", queue_id)]
     assert len(after) == before + 1
-    room.timers.run(3 * 24 * HOUR_MS)
-    after = [record for queue_id in range(4) for record in room.records("GoldenTimer", queue_id)]
+    harness.timers.run(3 * 24 * HOUR_MS)
+    after = [record for queue_id in range(4) for record in harness.records("GoldenTimer", queue_id)]
     assert len(after) == before + 2
-    assert room.store.reader.max_offset(TIMER, 0) == timers + 1
+    assert harness.store.max_offset(TIMER, 0) == timers + 1
     assert not any(b"recalled" in record.body for record in after)
     fresh = sorted(after, key=lambda record: record.physical_offset)
     [apaches] = [record for record in fresh[:before] if record.body == b"after 1,500 ms"]
     asked = {"TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS"}
     assert fresh[before].properties.keys() - asked == apaches.properties.keys() - asked
     assert fresh[-1].properties["TIMER_ROLL_TIMES"] == "1"
-    assert room.service.runtime()["timerCongestNum"] == "0"
+    assert harness.service.runtime()["timerCongestNum"] == "0"
 
 
 def test_a_lost_wheel_is_made_from_the_log(golden: Golden) -> None:
     read_ms, *_ = check_point(golden.root)
     (golden.root / "timerwheel").unlink()
-    room = GoldenTiming(golden.root, read_ms + 500)
-    before = sum(len(room.records("GoldenTimer", queue_id)) for queue_id in range(4))
-    room.timers.run(3 * 24 * HOUR_MS)
-    found = [body for queue_id in range(4) for body in room.bodies("GoldenTimer", queue_id)]
+    harness = GoldenTiming(golden.root, read_ms + 500)
+    before = sum(len(harness.records("GoldenTimer", queue_id)) for queue_id in range(4))
+    harness.timers.run(3 * 24 * HOUR_MS)
+    found = [body for queue_id in range(4) for body in harness.bodies("GoldenTimer", queue_id)]
     assert len(found) == len(set(found)) == before + 2
 
 
@@ -107,19 +107,19 @@ def test_without_the_check_point_nothing_is_lost(golden: Golden) -> None:
     """Nobody knows then which slots were fired: the last seven days are fired again, as with Apache."""
     read_ms, *_ = check_point(golden.root)
     (golden.root / "config" / "timercheck").unlink()
-    room = GoldenTiming(golden.root, read_ms + 500)
-    room.timers.run(3 * 24 * HOUR_MS)
-    found = {body for queue_id in range(4) for body in room.bodies("GoldenTimer", queue_id)}
+    harness = GoldenTiming(golden.root, read_ms + 500)
+    harness.timers.run(3 * 24 * HOUR_MS)
+    found = {body for queue_id in range(4) for body in harness.bodies("GoldenTimer", queue_id)}
     assert {b"in 1 h: stays pending", b"in 2.9 days: is rolled"} < found
-    assert room.store.reader.max_offset(TIMER, 0) < 60  # the queue is not taken up from its start
+    assert harness.store.max_offset(TIMER, 0) < 60  # the queue is not taken up from its start
 
 
 def test_recovery_leaves_apaches_bytes_alone(golden: Golden, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(golden.root, copy)
     read_ms, *_ = check_point(golden.root)
-    room = GoldenTiming(copy, read_ms)
-    room.kill()
+    harness = GoldenTiming(copy, read_ms)
+    harness.kill()
     files = ("timerwheel", "timerlog/00000000000000000000")
     assert all((copy / name).read_bytes() == (golden.root / name).read_bytes() for name in files)
     assert check_point(copy)[2:] == check_point(golden.root)[2:]

@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.timers import metrics as timer_metrics
 from firearrow.broker.life.timers import rules
@@ -13,6 +12,7 @@ from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import Handle, HandleError, recall_handle
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options, options_by_key, value_of
+from tests.support.clock import ManualClock
 
 NOW = 1_700_000_000_250
 OPTIONS = Options()

@@ -1,4 +1,4 @@
-"""TimerService with a clock that is told: due times, rolls, recalls, full disks, a clock that jumps."""
+"""TimerService with a manual clock: due times, rolls, recalls, full disks, a clock that jumps."""
 
 import resource
 from pathlib import Path
@@ -6,117 +6,116 @@ from pathlib import Path
 import pytest
 
 from firearrow.broker.errors import Refusal
-from tests.life.timing import DAY_MS, NOW, TIMER, Timing
-from tests.store.stores import drop_segments
+from tests.support.timer_harness import DAY_MS, NOW, TIMER, TimerHarness
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Timing:
-    return Timing(tmp_path)
+def harness(tmp_path: Path) -> TimerHarness:
+    return TimerHarness(tmp_path)
 
 
-def test_a_message_is_delivered_within_a_step_behind_its_time(room: Timing) -> None:
-    room.clock.advance(300)
-    room.send(b"1", 2000)  # due at 2,300, its slot is over at 3,000
-    room.timers.run(2699)
-    assert room.found() == []
-    room.timers.run(1)
-    assert room.found() == [1]
+def test_a_message_is_delivered_within_a_step_behind_its_time(harness: TimerHarness) -> None:
+    harness.clock.advance(300)
+    harness.send(b"1", 2000)  # due at 2,300, its slot is over at 3,000
+    harness.timers.run(2699)
+    assert harness.found() == []
+    harness.timers.run(1)
+    assert harness.found() == [1]
 
 
 @pytest.mark.parametrize("step_ms", [100, 200, 500, 1000])
 def test_the_precision_is_an_option(tmp_path: Path, step_ms: int) -> None:
-    room = Timing(tmp_path, timer_precision_ms=step_ms)
-    room.clock.advance(1)
-    room.send(b"1", 3000)
-    room.timers.run(3000)
-    assert room.found() == []
-    room.timers.run(step_ms - 1)
-    assert room.found() == [1]
+    harness = TimerHarness(tmp_path, timer_precision_ms=step_ms)
+    harness.clock.advance(1)
+    harness.send(b"1", 3000)
+    harness.timers.run(3000)
+    assert harness.found() == []
+    harness.timers.run(step_ms - 1)
+    assert harness.found() == [1]
 
 
-def test_an_exact_time_is_met_exactly(room: Timing) -> None:
-    room.send(b"1", 5000)
-    room.timers.run(4999)
-    assert room.found() == []
-    room.timers.run(1)
-    assert room.found() == [1]
+def test_an_exact_time_is_met_exactly(harness: TimerHarness) -> None:
+    harness.send(b"1", 5000)
+    harness.timers.run(4999)
+    assert harness.found() == []
+    harness.timers.run(1)
+    assert harness.found() == [1]
 
 
-def test_what_is_delivered_is_what_apache_stores(room: Timing) -> None:
-    room.put("T", b"1", 3, TIMER_DELAY_SEC="2", TAGS="t", WAIT="true", UNIQ_KEY="K")
-    room.timers.run(2000)
-    [record] = room.records("T", 3)
+def test_what_is_delivered_is_what_apache_stores(harness: TimerHarness) -> None:
+    harness.put("T", b"1", 3, TIMER_DELAY_SEC="2", TAGS="t", WAIT="true", UNIQ_KEY="K")
+    harness.timers.run(2000)
+    [record] = harness.records("T", 3)
     assert record.properties == {
         "TIMER_DELAY_SEC": "2", "TAGS": "t", "WAIT": "true", "UNIQ_KEY": "K", "TIMER_OUT_MS": str(NOW + 1000),
         "REAL_TOPIC": "T", "REAL_QID": "3", "TIMER_ENQUEUE_MS": str(NOW), "TIMER_DEQUEUE_MS": str(NOW + 2000),
     }  # fmt: skip
 
 
-def test_what_is_due_when_it_is_taken_up_never_waits(room: Timing) -> None:
-    room.put(TIMER, b"1", TIMER_OUT_MS=str(NOW - 5000), REAL_TOPIC="T", REAL_QID="0")
-    room.timers.run(1)
-    assert room.found() == [1]
-    assert room.records("T")[0].properties["TIMER_ENQUEUE_MS"] == str((1 << 63) - 1)
+def test_what_is_due_when_it_is_taken_up_never_waits(harness: TimerHarness) -> None:
+    harness.put(TIMER, b"1", TIMER_OUT_MS=str(NOW - 5000), REAL_TOPIC="T", REAL_QID="0")
+    harness.timers.run(1)
+    assert harness.found() == [1]
+    assert harness.records("T")[0].properties["TIMER_ENQUEUE_MS"] == str((1 << 63) - 1)
 
 
-def test_a_slot_keeps_its_order_over_many_slices_and_files(room: Timing) -> None:
+def test_a_slot_keeps_its_order_over_many_slices_and_files(harness: TimerHarness) -> None:
     for number in range(1000):  # 200 units a file of the log
-        room.send(b"%d" % number, 3000)
-    room.timers.run(10)
-    assert len(list((room.folder / "timerlog").iterdir())) == 6
-    assert room.service.runtime()["timerCongestNum"] == "1000"
-    assert room.metrics.count("T") == 1000
-    room.timers.run(3000)
-    assert room.found() == list(range(1000))
-    assert room.service.runtime()["timerCongestNum"] == "0"
-    assert room.metrics.count("T") == 0
+        harness.send(b"%d" % number, 3000)
+    harness.timers.run(10)
+    assert len(list((harness.folder / "timerlog").iterdir())) == 6
+    assert harness.service.runtime()["timerCongestNum"] == "1000"
+    assert harness.metrics.count("T") == 1000
+    harness.timers.run(3000)
+    assert harness.found() == list(range(1000))
+    assert harness.service.runtime()["timerCongestNum"] == "0"
+    assert harness.metrics.count("T") == 0
 
 
 def test_far_ones_are_rolled(tmp_path: Path) -> None:
-    room = Timing(tmp_path, timer_roll_slots=10)
-    room.send(b"1", 35_000)
-    room.timers.run(34_999)
-    assert room.found() == []
-    room.timers.run(1)
-    assert room.found() == [1]
-    rolled = room.records(TIMER)
+    harness = TimerHarness(tmp_path, timer_roll_slots=10)
+    harness.send(b"1", 35_000)
+    harness.timers.run(34_999)
+    assert harness.found() == []
+    harness.timers.run(1)
+    assert harness.found() == [1]
+    rolled = harness.records(TIMER)
     assert [record.properties.get("TIMER_ROLL_TIMES") for record in rolled] == [None, "1", "2", "3", "4"][
         : len(rolled)
     ]
     assert len(rolled) >= 3
-    assert room.records("T")[0].properties["TIMER_ROLL_TIMES"] == str(len(rolled) - 1)
+    assert harness.records("T")[0].properties["TIMER_ROLL_TIMES"] == str(len(rolled) - 1)
 
 
-def test_a_recalled_message_is_not_delivered(room: Timing) -> None:
-    messages = [room.send(b"%d" % number, 4000) for number in range(5)]
-    room.timers.run(1000)
-    room.recall(messages[1])
-    room.recall(messages[3])
-    room.timers.run(1)
-    assert room.service.runtime()["timerCongestNum"] == "3"
-    room.timers.run(4000)
-    assert room.found() == [0, 2, 4]
-    assert room.metrics.count("T") == 0
+def test_a_recalled_message_is_not_delivered(harness: TimerHarness) -> None:
+    messages = [harness.send(b"%d" % number, 4000) for number in range(5)]
+    harness.timers.run(1000)
+    harness.recall(messages[1])
+    harness.recall(messages[3])
+    harness.timers.run(1)
+    assert harness.service.runtime()["timerCongestNum"] == "3"
+    harness.timers.run(4000)
+    assert harness.found() == [0, 2, 4]
+    assert harness.metrics.count("T") == 0
 
 
 def test_a_recall_can_name_the_topic(tmp_path: Path) -> None:
-    room = Timing(tmp_path, recall_key_with_topic=True)
-    messages = [room.send(b"%d" % number, 4000) for number in range(2)]
-    room.recall(messages[0], with_topic=True)
-    room.recall(messages[1])  # made while the option was false
-    room.timers.run(4000)
-    assert room.found() == [1]
+    harness = TimerHarness(tmp_path, recall_key_with_topic=True)
+    messages = [harness.send(b"%d" % number, 4000) for number in range(2)]
+    harness.recall(messages[0], with_topic=True)
+    harness.recall(messages[1])  # made while the option was false
+    harness.timers.run(4000)
+    assert harness.found() == [1]
 
 
 def test_a_rolled_message_can_be_recalled(tmp_path: Path) -> None:
-    room = Timing(tmp_path, timer_roll_slots=10)
-    message = room.send(b"1", 35_000)
-    room.send(b"2", 35_000)
-    room.timers.run(7000)
-    room.recall(message)
-    room.timers.run(30_000)
-    assert room.found() == [2]
+    harness = TimerHarness(tmp_path, timer_roll_slots=10)
+    message = harness.send(b"1", 35_000)
+    harness.send(b"2", 35_000)
+    harness.timers.run(7000)
+    harness.recall(message)
+    harness.timers.run(30_000)
+    assert harness.found() == [2]
 
 
 @pytest.mark.parametrize("roll_slots", [10, 100])
@@ -125,83 +124,83 @@ def test_a_recall_holds_over_a_stop_that_is_longer_than_the_delay(
     tmp_path: Path, roll_slots: int, end: str
 ) -> None:
     """Message and recall lie in different slots, from which they are rolled, or in one."""
-    room = Timing(tmp_path, timer_roll_slots=roll_slots)
-    recalled = room.send(b"1", 25_000)
-    room.send(b"2", 25_000)
-    room.timers.run(1500)
-    room.recall(recalled)
-    room.timers.run(10)
-    room.stop() if end == "stop" else room.kill()
-    room = room.again(60_000, timer_roll_slots=roll_slots)
-    room.timers.run(3000)
-    assert room.found() == [2]
+    harness = TimerHarness(tmp_path, timer_roll_slots=roll_slots)
+    recalled = harness.send(b"1", 25_000)
+    harness.send(b"2", 25_000)
+    harness.timers.run(1500)
+    harness.recall(recalled)
+    harness.timers.run(10)
+    harness.stop() if end == "stop" else harness.kill()
+    harness = harness.again(60_000, timer_roll_slots=roll_slots)
+    harness.timers.run(3000)
+    assert harness.found() == [2]
 
 
-def test_a_recall_after_the_delivery_does_nothing(room: Timing) -> None:
-    message = room.send(b"1", 1500)
-    room.timers.run(2000)
-    assert room.found() == [1]
+def test_a_recall_after_the_delivery_does_nothing(harness: TimerHarness) -> None:
+    message = harness.send(b"1", 1500)
+    harness.timers.run(2000)
+    assert harness.found() == [1]
     with pytest.raises(Refusal, match="timer message illegal"):
-        room.recall(message)
+        harness.recall(message)
 
 
-def full_disk(room: Timing, for_ms: int) -> None:
+def full_disk(harness: TimerHarness, for_ms: int) -> None:
     """A limit of the size of files stands for it."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
     try:
-        room.timers.run(for_ms)
+        harness.timers.run(for_ms)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_waited_for_when_messages_come(room: Timing) -> None:
+def test_a_full_disk_is_waited_for_when_messages_come(harness: TimerHarness) -> None:
     for number in range(100):
-        room.put(TIMER, b"%d" % number, TIMER_OUT_MS=str(NOW + 3000), REAL_TOPIC="T", REAL_QID="0")
-    room.turn.end()
-    room.service.stop()
-    room.timers.run()
-    room.service._intake.start()
-    full_disk(room, 1500)
-    room.service._firing.start()
-    room.timers.run(5000)
-    assert room.found() == list(range(100))
+        harness.put(TIMER, b"%d" % number, TIMER_OUT_MS=str(NOW + 3000), REAL_TOPIC="T", REAL_QID="0")
+    harness.turn.end()
+    harness.service.stop()
+    harness.timers.run()
+    harness.service._intake.start()
+    full_disk(harness, 1500)
+    harness.service._firing.start()
+    harness.timers.run(5000)
+    assert harness.found() == list(range(100))
 
 
-def test_a_full_disk_is_waited_for_when_they_go(room: Timing) -> None:
+def test_a_full_disk_is_waited_for_when_they_go(harness: TimerHarness) -> None:
     for number in range(100):
-        room.send(b"%d" % number, 2000)
-    room.timers.run(10)
-    full_disk(room, 4000)
-    assert room.found() == []
-    room.timers.run(1000)
-    assert room.found() == list(range(100))
+        harness.send(b"%d" % number, 2000)
+    harness.timers.run(10)
+    full_disk(harness, 4000)
+    assert harness.found() == []
+    harness.timers.run(1000)
+    assert harness.found() == list(range(100))
 
 
-def test_a_clock_that_was_set_back_repeats_nothing(room: Timing) -> None:
+def test_a_clock_that_was_set_back_repeats_nothing(harness: TimerHarness) -> None:
     for number in range(10):
-        room.send(b"%d" % number, 2000 + 1000 * number)
-    room.timers.run(6000)
-    assert room.found() == [0, 1, 2, 3, 4]
-    room.clock.set_by(-5000)
-    room.send(b"10", 3000)
-    room.timers.run(2999)
-    assert room.found() == [0, 1, 2, 3, 4]
-    room.timers.run(1)
-    assert room.found() == [0, 1, 2, 3, 4, 10]
-    room.kill()
-    room = room.again()
-    room.timers.run(20_000)
-    assert sorted(room.found()) == list(range(11))
+        harness.send(b"%d" % number, 2000 + 1000 * number)
+    harness.timers.run(6000)
+    assert harness.found() == [0, 1, 2, 3, 4]
+    harness.clock.set_by(-5000)
+    harness.send(b"10", 3000)
+    harness.timers.run(2999)
+    assert harness.found() == [0, 1, 2, 3, 4]
+    harness.timers.run(1)
+    assert harness.found() == [0, 1, 2, 3, 4, 10]
+    harness.kill()
+    harness = harness.again()
+    harness.timers.run(20_000)
+    assert sorted(harness.found()) == list(range(11))
 
 
-def test_a_clock_that_jumps_ahead_makes_all_due(room: Timing) -> None:
+def test_a_clock_that_jumps_ahead_makes_all_due(harness: TimerHarness) -> None:
     for number in range(10):
-        room.send(b"%d" % number, 10_000 + 10_000 * number)
-    room.timers.run(1)
-    room.clock.set_by(DAY_MS)
-    room.timers.run(10_000)
-    assert room.found() == list(range(10))
+        harness.send(b"%d" % number, 10_000 + 10_000 * number)
+    harness.timers.run(1)
+    harness.clock.set_by(DAY_MS)
+    harness.timers.run(10_000)
+    assert harness.found() == list(range(10))
 
 
 @pytest.mark.parametrize(
@@ -219,57 +218,57 @@ def test_a_clock_that_jumps_ahead_makes_all_due(room: Timing) -> None:
         {"TIMER_OUT_MS": "0", "REAL_TOPIC": "T", "REAL_QID": "0", "TIMER_DEL_UNIQKEY": "k"},
     ],
 )
-def test_what_has_no_place_to_go_is_passed_over(room: Timing, properties: dict[str, str]) -> None:
-    room.put(TIMER, b"7", **properties)
-    room.send(b"1", 2000)
-    room.timers.run(5000)
-    assert room.found() == [1]
-    assert room.service.runtime()["timerOffsetBehind"] == "0"
+def test_what_has_no_place_to_go_is_passed_over(harness: TimerHarness, properties: dict[str, str]) -> None:
+    harness.put(TIMER, b"7", **properties)
+    harness.send(b"1", 2000)
+    harness.timers.run(5000)
+    assert harness.found() == [1]
+    assert harness.service.runtime()["timerOffsetBehind"] == "0"
 
 
-def test_times_between_the_steps_are_their_slot_s(room: Timing) -> None:
+def test_times_between_the_steps_are_their_slot_s(harness: TimerHarness) -> None:
     for number in range(3):
         out_ms = str(NOW + 3000 + number * 300)
-        room.put(TIMER, b"%d" % number, TIMER_OUT_MS=out_ms, REAL_TOPIC="T", REAL_QID="0")
-    room.timers.run(3999)
-    assert room.found() == []
-    room.timers.run(1)
-    assert room.found() == [0, 1, 2]
+        harness.put(TIMER, b"%d" % number, TIMER_OUT_MS=out_ms, REAL_TOPIC="T", REAL_QID="0")
+    harness.timers.run(3999)
+    assert harness.found() == []
+    harness.timers.run(1)
+    assert harness.found() == [0, 1, 2]
 
 
-def test_properties_that_leave_no_room_for_the_timer_s_are_delivered(room: Timing) -> None:
-    room.put("T", b"1", TIMER_DELAY_SEC="1", PAD="x" * 32_660)
-    room.timers.run(1000)
-    [record] = room.records("T")
+def test_properties_that_leave_no_room_for_the_timer_s_are_delivered(harness: TimerHarness) -> None:
+    harness.put("T", b"1", TIMER_DELAY_SEC="1", PAD="x" * 32_660)
+    harness.timers.run(1000)
+    [record] = harness.records("T")
     assert "TIMER_ENQUEUE_MS" not in record.properties
     assert record.properties["REAL_TOPIC"] == "T"
 
 
 def test_what_is_in_a_crowded_slot_is_counted(tmp_path: Path) -> None:
-    room = Timing(tmp_path, timer_slot_messages=5)
+    harness = TimerHarness(tmp_path, timer_slot_messages=5)
     for number in range(10):
-        room.put(TIMER, b"%d" % number, TIMER_OUT_MS=str(NOW + 4000), REAL_TOPIC="T", REAL_QID="0")
-    room.timers.run()
+        harness.put(TIMER, b"%d" % number, TIMER_OUT_MS=str(NOW + 4000), REAL_TOPIC="T", REAL_QID="0")
+    harness.timers.run()
     with pytest.raises(Refusal, match="under flow control, max num limit is 10"):
-        room.send(b"10", 5000)
-    room.send(b"11", 4000)
-    room.timers.run(5000)
-    assert len(room.found()) == 11
+        harness.send(b"10", 5000)
+    harness.send(b"11", 4000)
+    harness.timers.run(5000)
+    assert len(harness.found()) == 11
 
 
-def test_old_log_files_go_with_the_messages(room: Timing) -> None:
+def test_old_log_files_go_with_the_messages(harness: TimerHarness) -> None:
     for number in range(500):
-        room.send(b"%d" % number, 1000)
-    room.timers.run(2000)
-    files = room.folder / "timerlog"
+        harness.send(b"%d" % number, 1000)
+    harness.timers.run(2000)
+    files = harness.folder / "timerlog"
     assert len(list(files.iterdir())) == 3
     for _ in range(60):
-        room.put("T", b"0" * 60_000)
-        room.turn.end()
-    assert drop_segments(room.store, force=True)
-    room.timers.run(31_000)
+        harness.put("T", b"0" * 60_000)
+        harness.turn.end()
+    assert harness.store.drop_segments(older_than_ms=0, now_ms=1 << 60, force=True)
+    harness.timers.run(31_000)
     assert len(list(files.iterdir())) == 1
-    stored = room.store.reader.max_offset("T", 0)
-    room.send(b"500", 1000)
-    room.timers.run(2000)
-    assert room.store.reader.max_offset("T", 0) == stored + 1
+    stored = harness.store.max_offset("T", 0)
+    harness.send(b"500", 1000)
+    harness.timers.run(2000)
+    assert harness.store.max_offset("T", 0) == stored + 1

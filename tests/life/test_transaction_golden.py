@@ -10,8 +10,8 @@ from firearrow._native.store.store import MessageStore
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import marked
 from firearrow.broker.messages import Message
-from tests.life.transacting import COMMIT, HALF, OP, Transacting
-from tests.store.test_golden import CONFIG, Golden
+from tests.store.test_golden import OPTIONS, Golden
+from tests.support.transaction_harness import COMMIT, HALF, OP, TransactionHarness
 
 STORES = ("store-apache", "store-apache-crashed")
 MINUTE_MS = 60_000
@@ -92,19 +92,19 @@ def test_pending_ones_are_taken_over(tmp_path: Path, name: str, open_ones: int) 
     store = MessageStore.open(golden.root, CONFIG)
     last = records(store, HALF)[-1]
     offsets = min((golden.root / "config").glob("lmqConsumerOffset.json*")).read_bytes()
-    room = Transacting(
+    harness = TransactionHarness(
         golden.root, offsets, last.store_timestamp + MINUTE_MS, store=store, transaction_check_max=100
     )
-    asked = room.join("PG_TRANSACTION")
-    requests = room.next_round(asked)
+    asked = harness.join("PG_TRANSACTION")
+    requests = harness.next_round(asked)
     assert [decode(request.body).body for request in requests] == [b"stays half"] * open_ones
     raw = store.reader.record_at(int(requests[-1].ext["commitLogOffset"]))
     assert raw is not None
     copy = decode(raw)
     queue_id = int(copy.properties["REAL_QID"])
-    before = len(room.records("GoldenTx", queue_id))
-    assert room.end(copy, COMMIT, checked=True, producerGroup="PG_TRANSACTION") is not None
-    final = room.records("GoldenTx", queue_id)[before]
+    before = len(harness.records("GoldenTx", queue_id))
+    assert harness.end(copy, COMMIT, checked=True, producerGroup="PG_TRANSACTION") is not None
+    final = harness.records("GoldenTx", queue_id)[before]
     assert (final.body, final.prepared_offset) == (b"stays half", copy.physical_offset)
-    assert len(room.next_round(asked)) == open_ones - 1
-    room.close()
+    assert len(harness.next_round(asked)) == open_ones - 1
+    harness.close()

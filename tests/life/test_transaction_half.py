@@ -9,7 +9,7 @@ from firearrow.broker.errors import Refusal
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.asking import encoded
 from firearrow.broker.messages import Message, properties_text
-from tests.life.room import HOST
+from tests.support.harness import HOST
 
 PREPARED = {
     "TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U", "TAGS": "t", "WAIT": "true", "__transactionId__": "U",

@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.codes import ResponseCode
-from tests.longlife.running import FastBroker
-from tests.process.connection import Connection
-from tests.process.requests import pull, records, send
+from tests.longlife.fast_broker import FastBroker
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull, records, send
 
 TOPICS, QUEUES = 4, 4
 BODY_BYTES_MAX = 3000
@@ -48,7 +48,7 @@ class Working(threading.Thread):
         except Exception as error:
             self.tally.wrong.append(f"{self.name}: {type(error).__name__}: {error}")
 
-    def work(self, peer: Connection) -> None:
+    def work(self, peer: ClientSocket) -> None:
         raise NotImplementedError
 
 
@@ -61,7 +61,7 @@ class Writer(Working):
         self.ends = [0] * QUEUES
         self._random = random.Random(seed * 1000 + number)
 
-    def work(self, peer: Connection) -> None:
+    def work(self, peer: ClientSocket) -> None:
         while not self.stopping.is_set():
             queue_id = self._random.randrange(QUEUES)
             body = head(self.topic, queue_id, self.ends[queue_id])
@@ -93,13 +93,13 @@ class Reader(Working):
         self._pause_s = pause_s
         self.places = [0] * QUEUES
 
-    def work(self, peer: Connection) -> None:
+    def work(self, peer: ClientSocket) -> None:
         while not self.stopping.is_set():
             news = [self._read(peer, queue_id) for queue_id in range(QUEUES) if not self.stopping.is_set()]
             if self._pause_s or not any(news):
                 self.stopping.wait(self._pause_s or AGAIN_S)
 
-    def drain(self, peer: Connection) -> None:
+    def drain(self, peer: ClientSocket) -> None:
         """Everything that is there still; the writers have stopped."""
         for queue_id in range(QUEUES):
             while self._read(peer, queue_id):
@@ -109,7 +109,7 @@ class Reader(Working):
                     f"{self.name} ended at {self.places[queue_id]} of {self._writer.ends[queue_id]} in queue {queue_id}"
                 )
 
-    def _read(self, peer: Connection, queue_id: int) -> bool:
+    def _read(self, peer: ClientSocket, queue_id: int) -> bool:
         """One pull; whether there may be more."""
         place = self.places[queue_id]
         answer = pull(peer, self._writer.topic, place, queue_id)

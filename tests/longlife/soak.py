@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.longlife.fast_broker import QUEUE_FILE_BYTES, ROOT, SEGMENT_BYTES, FastBroker
+from tests.longlife.process_metrics import ProcessMetrics
 from tests.longlife.readers import TOPICS, Reader, Writer
-from tests.longlife.running import QUEUE_FILE_BYTES, ROOT, SEGMENT_BYTES, FastBroker
-from tests.longlife.vitals import Vitals
 
 SAMPLE_S = 0.25
 SLOW_PAUSE_S = 2.5
@@ -44,7 +44,7 @@ class Soak:
             for writer in self._writers
             for kind, pause_s in (("fast", 0.0), ("slow", SLOW_PAUSE_S))
         ]
-        self._samples: list[Vitals] = []
+        self._samples: list[ProcessMetrics] = []
         self._refusals = 0
         self._wrong: list[str] = []
 
@@ -75,7 +75,7 @@ class Soak:
         next_full = began + min(FULL_EVERY_S, self._plan.seconds / 2)
         while (now := time.monotonic()) < began + self._plan.seconds and not self._reading.is_set():
             time.sleep(SAMPLE_S)
-            self._samples.append(Vitals.of(self._broker.process.pid, self._store))
+            self._samples.append(ProcessMetrics.of(self._broker.process.pid, self._store))
             if now >= next_full:
                 self._fill_disk()
                 next_full = now + FULL_EVERY_S
@@ -117,7 +117,7 @@ class Soak:
         if not half:
             self._wrong.append("too short to be judged")
             return
-        early, late = Vitals.highest(settled[:half]), Vitals.highest(settled[half:])
+        early, late = ProcessMetrics.highest(settled[:half]), ProcessMetrics.highest(settled[half:])
         if late.anonymous_kib > early.anonymous_kib + GROWTH_KIB:
             self._wrong.append(f"memory grew from {early.anonymous_kib} to {late.anonymous_kib} KiB")
         if late.mappings > MAPPINGS_MAX or late.descriptors > DESCRIPTORS_MAX:
@@ -154,7 +154,7 @@ class Soak:
             "told moves": total(self._readers, "moves"),
             "messages gone before they were read": total(self._readers, "passed_over"),
             "segments rolled": rolled,
-            "highest": asdict(Vitals.highest(self._samples)),
+            "highest": asdict(ProcessMetrics.highest(self._samples)),
             "segment bytes": SEGMENT_BYTES,
             "queue file bytes": QUEUE_FILE_BYTES,
             "verified": verified,

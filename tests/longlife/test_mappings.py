@@ -8,7 +8,7 @@ import pytest
 
 from firearrow._native.store.mappings import Mappings
 from firearrow._native.store.store import MessageStore
-from tests.store.stores import bodies, open_store, put
+from tests.support.stores import bodies, open_store, put
 
 QUEUES, AT_MOST = 24, 6
 

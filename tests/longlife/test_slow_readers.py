@@ -12,10 +12,10 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.pushing import Seen, consumer
 from tests.interop.driver import Driver
-from tests.interop.workshop import java_class_path, need
-from tests.longlife.running import FastBroker
-from tests.process.connection import Connection
-from tests.process.requests import pull, records, send
+from tests.interop.toolchain import java_class_path, need
+from tests.longlife.fast_broker import FastBroker
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull, records, send
 
 BODY = b"x" * 4000
 
@@ -26,7 +26,7 @@ def broker(tmp_path: Path) -> Iterator[FastBroker]:
         yield broker
 
 
-def bounds(peer: Connection, topic: str) -> tuple[int, int]:
+def bounds(peer: ClientSocket, topic: str) -> tuple[int, int]:
     """The queue's first offset, and the one behind its last."""
     ext = {"topic": topic, "queueId": "0"}
     low, high = (
@@ -35,12 +35,12 @@ def bounds(peer: Connection, topic: str) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def fill(peer: Connection, topic: str, count: int) -> None:
+def fill(peer: ClientSocket, topic: str, count: int) -> None:
     for _ in range(count):
         assert send(peer, topic, BODY).code == 0
 
 
-def until_gone(peer: Connection, topic: str, below: int) -> int:
+def until_gone(peer: ClientSocket, topic: str, below: int) -> int:
     """Messages come and go until the queue begins at `below` or later. Then nothing more goes; where it begins."""
     deadline = time.monotonic() + 20
     while bounds(peer, topic)[0] < below:

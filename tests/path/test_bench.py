@@ -22,8 +22,8 @@ from bench.processes import TICK_S, cpu_s
 from bench.programs import ROOT
 from bench.rows import Row, server_of
 from bench.servers import Server
-from tests.faults.tally import until
-from tests.path.false_broker import FalseBroker, Lie, answer, record
+from tests.faults.acknowledged_messages import until
+from tests.path.fake_broker import FakeBroker, Lie, answer, record
 
 SENDS = [frames.send_frame(0, bytes(16), n + 1) for n in range(2)]
 
@@ -191,7 +191,7 @@ def test_the_load_sees_wrong_records(body: bytes, complaint: str) -> None:
 
 
 def flowing(lie: Lie) -> load.Load:
-    with FalseBroker(lie) as broker:
+    with FakeBroker(lie) as broker:
         return flow.end_to_end(
             broker.address, body_bytes=16, producers=2, depth=2, messages=64, rate=2000, skip=4
         )

@@ -14,13 +14,14 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.life.journal import FILE_BYTES, Journal, Kind
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from tests.path.room import Line, Room, plain
+from tests.support.fast_path_harness import FastPathConnection, FastPathHarness
+from tests.support.send_frames import plain
 
 KEY = "T@G"
 ENTRY_BYTES = 27 + len(KEY)
 
 
-class Pulling(Room):
+class PullHarness(FastPathHarness):
     """One message in queue 0 of T, and one in queue 1; `changed` are the groups whose offsets were to be saved."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,16 +41,16 @@ class Pulling(Room):
             self.stats, self.clock,
         )  # fmt: skip
         self.lane = FastLane(self.sender, puller)
-        self.line = Line(self)
-        self.line.feed(plain(1), plain(2, queue_id=1))
+        self.connection = FastPathConnection(self)
+        self.connection.feed(plain(1), plain(2, queue_id=1))
         self.turn.end()
 
     def pull(self, *commits: int, queue_id: int = 0) -> None:
-        self.line.wire.writes.clear()
-        self.line.feed(*(committing(queue_id, commit) for commit in commits))
-        self.line.flush()
-        assert [code for _, code in self.line.answers()] == [0] * len(commits)
-        assert self.line.slow == []
+        self.connection.output.writes.clear()
+        self.connection.feed(*(committing(queue_id, commit) for commit in commits))
+        self.connection.flush()
+        assert [code for _, code in self.connection.answers()] == [0] * len(commits)
+        assert self.connection.slow == []
 
     def noted(self) -> list[tuple[str, int, int]]:
         """What a start after a kill finds, packed."""
@@ -60,8 +61,8 @@ class Pulling(Room):
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Pulling]:
-    made = Pulling(tmp_path)
+def harness(tmp_path: Path) -> Iterator[PullHarness]:
+    made = PullHarness(tmp_path)
     yield made
     made.journal.close()
     made.store.close()
@@ -76,55 +77,55 @@ def committing(queue_id: int, commit_offset: int) -> bytes:
     return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=1).encode()
 
 
-def test_a_commit_is_in_the_table_and_in_the_journal(room: Pulling) -> None:
-    room.pull(5, 9, 7)
-    room.pull(1, 2, queue_id=1)
-    assert room.offsets.of("G", "T") == {0: 7, 1: 2}
-    assert room.noted() == [(KEY, 0, 7), (KEY, 1, 2)]
+def test_a_commit_is_in_the_table_and_in_the_journal(harness: PullHarness) -> None:
+    harness.pull(5, 9, 7)
+    harness.pull(1, 2, queue_id=1)
+    assert harness.offsets.of("G", "T") == {0: 7, 1: 2}
+    assert harness.noted() == [(KEY, 0, 7), (KEY, 1, 2)]
 
 
-def test_each_is_counted_and_only_another_offset_is_noted(room: Pulling) -> None:
-    before = room.journal.notes.at
-    room.pull(5, 5, 6, 6, 6, 5, 5)
-    assert room.journal.notes.at == before + 3 * ENTRY_BYTES
-    assert room.changed == ["G"] * 7
-    assert room.offsets.version.counter == 2
+def test_each_is_counted_and_only_another_offset_is_noted(harness: PullHarness) -> None:
+    before = harness.journal.notes.at
+    harness.pull(5, 5, 6, 6, 6, 5, 5)
+    assert harness.journal.notes.at == before + 3 * ENTRY_BYTES
+    assert harness.changed == ["G"] * 7
+    assert harness.offsets.version.counter == 2
 
 
-def test_a_full_file_of_the_journal_is_followed_by_another(room: Pulling) -> None:
-    room.pull(0)
+def test_a_full_file_of_the_journal_is_followed_by_another(harness: PullHarness) -> None:
+    harness.pull(0)
     count = FILE_BYTES // ENTRY_BYTES + 10
     for first in range(1, count, 100):
-        room.pull(*range(first, min(first + 100, count)))
-    assert room.journal.notes.at < FILE_BYTES // 2
-    assert len(list(room.folder.iterdir())) >= 2
-    assert room.noted() == [(KEY, 0, count - 1)]
+        harness.pull(*range(first, min(first + 100, count)))
+    assert harness.journal.notes.at < FILE_BYTES // 2
+    assert len(list(harness.folder.iterdir())) >= 2
+    assert harness.noted() == [(KEY, 0, count - 1)]
 
 
-def test_what_follows_the_end_of_a_groups_offsets_begins_anew(room: Pulling) -> None:
-    room.pull(5, 6)
-    room.offsets.remove_group("G")
-    room.pull(3)
-    assert len(room.offsets) == 1
-    assert room.offsets.topics_of("G") == ["T"]
-    assert room.noted() == [(KEY, -1, -1), (KEY, 0, 3)]
+def test_what_follows_the_end_of_a_groups_offsets_begins_anew(harness: PullHarness) -> None:
+    harness.pull(5, 6)
+    harness.offsets.remove_group("G")
+    harness.pull(3)
+    assert len(harness.offsets) == 1
+    assert harness.offsets.topics_of("G") == ["T"]
+    assert harness.noted() == [(KEY, -1, -1), (KEY, 0, 3)]
 
 
-def test_offsets_that_were_loaded_go_on(room: Pulling) -> None:
-    room.pull(5)
-    room.offsets.load(b'{"offsetTable":{"T@G":{"0":40}}}')
-    room.pull(41)
-    assert room.offsets.of("G", "T") == {0: 41}
-    assert len(room.offsets) == 1
-    assert room.noted() == [(KEY, 0, 41)]
+def test_offsets_that_were_loaded_go_on(harness: PullHarness) -> None:
+    harness.pull(5)
+    harness.offsets.load(b'{"offsetTable":{"T@G":{"0":40}}}')
+    harness.pull(41)
+    assert harness.offsets.of("G", "T") == {0: 41}
+    assert len(harness.offsets) == 1
+    assert harness.noted() == [(KEY, 0, 41)]
 
 
 def test_a_group_that_may_have_no_more_queues_is_left_to_the_complete_way(tmp_path: Path) -> None:
-    room = Pulling(tmp_path)
-    room.offsets._queues_max = 1
-    room.pull(5, 6)
-    room.line.feed(committing(1, 1))
-    assert [one.code for one in room.line.slow] == [RequestCode.PULL_MESSAGE]
-    assert room.noted() == [(KEY, 0, 6)]
-    room.journal.close()
-    room.store.close()
+    harness = PullHarness(tmp_path)
+    harness.offsets._queues_max = 1
+    harness.pull(5, 6)
+    harness.connection.feed(committing(1, 1))
+    assert [one.code for one in harness.connection.slow] == [RequestCode.PULL_MESSAGE]
+    assert harness.noted() == [(KEY, 0, 6)]
+    harness.journal.close()
+    harness.store.close()

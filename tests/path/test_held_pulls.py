@@ -8,33 +8,33 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.path.test_same_answers import general
-from tests.process.connection import Connection
-from tests.process.requests import COMMIT, SUBSCRIPTION, SUSPEND, pull_ext, records, send_ext, topic_ext
-from tests.process.running import WAYS, Broker
-from tests.store.stores import item
+from tests.support.broker_process import WAYS, BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import COMMIT, SUBSCRIPTION, SUSPEND, pull_ext, records, send_ext, topic_ext
+from tests.support.stores import item
 
 GROUP = "waiting"
 EXPRESSIONS = ("*", "red", "red || blue", "green")
 PULLS = 16
 JSON, ROCKETMQ = 0, 1
-Deed = Callable[[Connection, str], object]
+Deed = Callable[[ClientSocket, str], object]
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Broker]]:
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
     folder = tmp_path_factory.mktemp("held")
-    running = [Broker(folder / name, way=way) for name, way in WAYS.items()]
+    running = [BrokerProcess(folder / name, way=way) for name, way in WAYS.items()]
     yield running
     for broker in running:
         assert broker.stop() == 0
         assert "Traceback" not in broker.log.read_text()
 
 
-def settle(client: Connection, topic: str, *, perm: str = "6") -> None:
+def settle(client: ClientSocket, topic: str, *, perm: str = "6") -> None:
     assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic, 2) | {"perm": perm}).code == 0
 
 
-def configure(client: Connection, *, enabled: bool) -> None:
+def configure(client: ClientSocket, *, enabled: bool) -> None:
     body = b'{"groupName":"%s","consumeEnable":%s}' % (GROUP.encode(), str(enabled).lower().encode())
     assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == 0
 
@@ -44,35 +44,35 @@ def sent(tag: str, count: int = 1) -> Deed:
     text = f"TAGS\x01{tag}\x02".encode() if tag else b""
     items = b"".join(item(b"%d" % number, text) for number in range(count))
 
-    def deed(client: Connection, topic: str) -> None:
+    def deed(client: ClientSocket, topic: str) -> None:
         answer = client.ask(RequestCode.SEND_BATCH_MESSAGE, send_ext(topic, m="true"), items)
         assert answer.code == 0, answer.remark
 
     return deed
 
 
-def reset(client: Connection, topic: str) -> None:
+def reset(client: ClientSocket, topic: str) -> None:
     ext = {"topic": topic, "group": GROUP, "queueId": "0", "offset": "0", "timestamp": "0", "isForce": "true"}
     client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
     sent("red")(client, topic)
 
 
-def closed_and_sent(client: Connection, topic: str) -> None:
+def closed_and_sent(client: ClientSocket, topic: str) -> None:
     settle(client, topic, perm="2")
     sent("red")(client, topic)
 
 
-def deleted(client: Connection, topic: str) -> None:
+def deleted(client: ClientSocket, topic: str) -> None:
     assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == 0
 
 
-def made_anew(client: Connection, topic: str) -> None:
+def made_anew(client: ClientSocket, topic: str) -> None:
     deleted(client, topic)
     settle(client, topic)
     sent("red", 4)(client, topic)
 
 
-def disabled(client: Connection, topic: str) -> None:
+def disabled(client: ClientSocket, topic: str) -> None:
     configure(client, enabled=False)
     sent("red")(client, topic)
 
@@ -113,7 +113,7 @@ def comparable(answer: RemotingCommand, port: int) -> bytes:
     return general(answer.encode(), port)
 
 
-def waiting(client: Connection, consumer: Connection, topic: str, wait_ms: int) -> None:
+def waiting(client: ClientSocket, consumer: ClientSocket, topic: str, wait_ms: int) -> None:
     """Topic, group and pulls are there."""
     configure(client, enabled=True)
     settle(client, topic)
@@ -121,7 +121,7 @@ def waiting(client: Connection, consumer: Connection, topic: str, wait_ms: int) 
     consumer.send_raw(b"".join(asked(topic, 3, wait_ms)))
 
 
-def answers(broker: Broker, consumer: Connection) -> dict[int, bytes]:
+def answers(broker: BrokerProcess, consumer: ClientSocket) -> dict[int, bytes]:
     """What came by now, by opaque."""
     found: dict[int, bytes] = {}
     barrier = consumer.send_request(RequestCode.GET_BROKER_CONFIG)
@@ -131,7 +131,7 @@ def answers(broker: Broker, consumer: Connection) -> dict[int, bytes]:
 
 
 @pytest.mark.parametrize("name", DEEDS)
-def test_what_happens_meanwhile(brokers: list[Broker], name: str) -> None:
+def test_what_happens_meanwhile(brokers: list[BrokerProcess], name: str) -> None:
     """Who is woken is answered before whatever the same client asks afterwards."""
     topic = "T-" + name.replace(" ", "-")
     with ExitStack() as open_ones:
@@ -149,7 +149,7 @@ def test_what_happens_meanwhile(brokers: list[Broker], name: str) -> None:
         assert other == complete
 
 
-def test_their_deadline_comes(brokers: list[Broker]) -> None:
+def test_their_deadline_comes(brokers: list[BrokerProcess]) -> None:
     heard = []
     for broker in brokers:
         with broker.connect() as client:
@@ -162,7 +162,7 @@ def test_their_deadline_comes(brokers: list[Broker]) -> None:
         assert other == complete
 
 
-def test_how_many_may_wait_changes_while_the_broker_runs(brokers: list[Broker]) -> None:
+def test_how_many_may_wait_changes_while_the_broker_runs(brokers: list[BrokerProcess]) -> None:
     """Who finds no room is answered at once."""
     for broker in brokers:
         with broker.connect() as client, broker.connect() as consumer:

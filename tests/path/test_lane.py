@@ -14,7 +14,8 @@ from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.uniqueid import UniqueIds
-from tests.path.room import HOST, Line, Room, delayed, keyless, plain
+from tests.support.fast_path_harness import HOST, FastPathConnection, FastPathHarness
+from tests.support.send_frames import delayed, keyless, plain
 
 DISK_TIMEOUT, NOT_AVAILABLE = 10, 14
 
@@ -26,49 +27,52 @@ def healed() -> Iterator[None]:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    made = Room(tmp_path)
+def harness(tmp_path: Path) -> Iterator[FastPathHarness]:
+    made = FastPathHarness(tmp_path)
     yield made
     made.store.close()
 
 
 @pytest.fixture
-def synced(tmp_path: Path) -> Iterator[Room]:
-    made = Room(tmp_path, sync_flush=True)
+def synced(tmp_path: Path) -> Iterator[FastPathHarness]:
+    made = FastPathHarness(tmp_path, sync_flush=True)
     yield made
     made.store.close()
 
 
-def test_plain_sends_are_taken(room: Room) -> None:
-    line = Line(room)
-    line.feed(*(plain(n, queue_id=n % 2) for n in range(10)))
-    assert not line.wire.writes
-    room.loop.turn()
-    assert not line.slow
-    assert line.answers() == [(n, 0) for n in range(10)]
-    assert len(line.wire.writes) == 1
-    assert room.news == [{("T", 0), ("T", 1)}]
-    room.stats.gather()
-    assert (
-        room.stats.put_times,
-        room.store.reader.max_offset("T", 0),
-        room.store.reader.max_offset("T", 1),
-    ) == (10, 5, 5)
+def test_plain_sends_are_taken(harness: FastPathHarness) -> None:
+    connection = FastPathConnection(harness)
+    connection.feed(*(plain(n, queue_id=n % 2) for n in range(10)))
+    assert not connection.output.writes
+    harness.timers.run()
+    assert not connection.slow
+    assert connection.answers() == [(n, 0) for n in range(10)]
+    assert len(connection.output.writes) == 1
+    assert harness.news == [{("T", 0), ("T", 1)}]
+    harness.stats.gather()
+    assert (harness.stats.put_times, harness.store.max_offset("T", 0), harness.store.max_offset("T", 1)) == (
+        10,
+        5,
+        5,
+    )
 
 
 @pytest.mark.parametrize("piece_bytes", [64, 511, 7000])
-def test_very_many_topics_are_told_apart(room: Room, piece_bytes: int) -> None:
+def test_very_many_topics_are_told_apart(harness: FastPathHarness, piece_bytes: int) -> None:
     """So many that the lane looks ahead to the next frame's topic: of another length, half there, or not at all."""
     for n in range(1500):
-        room.gate.put(f"many-{n}", queues=1, sendable=True)
+        harness.gate.put(f"many-{n}", queues=1, sendable=True)
     topics = [f"many-{n}" for n in range(5, 1500, 7)]
-    line, data = Line(room), b"".join(plain(n, topic=topic) for n, topic in enumerate(topics))
+    connection, data = (
+        FastPathConnection(harness),
+        b"".join(plain(n, topic=topic) for n, topic in enumerate(topics)),
+    )
     for at in range(0, len(data), piece_bytes):
-        line.feed(data[at : at + piece_bytes])
-    room.loop.turn()
-    assert not line.slow
-    assert line.answers() == [(n, 0) for n in range(len(topics))]
-    assert [room.store.reader.max_offset(topic, 0) for topic in topics] == [1] * len(topics)
+        connection.feed(data[at : at + piece_bytes])
+    harness.timers.run()
+    assert not connection.slow
+    assert connection.answers() == [(n, 0) for n in range(len(topics))]
+    assert [harness.store.max_offset(topic, 0) for topic in topics] == [1] * len(topics)
 
 
 @pytest.mark.parametrize(
@@ -87,207 +91,192 @@ def test_very_many_topics_are_told_apart(room: Room, piece_bytes: int) -> None:
         RemotingCommand(RequestCode.HEART_BEAT).encode(),
     ],
 )
-def test_the_rest_is_left_and_nothing_is_counted(room: Room, frame: bytes) -> None:
-    line = Line(room)
-    line.feed(frame)
-    assert len(line.slow) == 1
-    room.stats.gather()
-    assert room.stats.put_times == 0
+def test_the_rest_is_left_and_nothing_is_counted(harness: FastPathHarness, frame: bytes) -> None:
+    connection = FastPathConnection(harness)
+    connection.feed(frame)
+    assert len(connection.slow) == 1
+    harness.stats.gather()
+    assert harness.stats.put_times == 0
 
 
-def test_a_queue_that_the_store_cannot_have_is_left(room: Room) -> None:
-    room.gate.put("Big", queues=100_000, sendable=True)
-    line = Line(room)
-    line.feed(plain(1, topic="Big", queue_id=65_535), plain(2, topic="Big", queue_id=65_536))
-    assert [command.opaque for command in line.slow] == [2]
+def test_a_queue_that_the_store_cannot_have_is_left(harness: FastPathHarness) -> None:
+    harness.gate.put("Big", queues=100_000, sendable=True)
+    connection = FastPathConnection(harness)
+    connection.feed(plain(1, topic="Big", queue_id=65_535), plain(2, topic="Big", queue_id=65_536))
+    assert [command.opaque for command in connection.slow] == [2]
 
 
-def test_a_send_that_is_left_makes_no_queue(room: Room) -> None:
-    Line(room).feed(plain(1, queue_id=1, DELAY="1"), plain(2, queue_id=1, long="x" * 33_000))
-    assert ("T", 1) not in room.store.reader.queues()
+def test_a_send_that_is_left_makes_no_queue(harness: FastPathHarness) -> None:
+    FastPathConnection(harness).feed(plain(1, queue_id=1, DELAY="1"), plain(2, queue_id=1, long="x" * 33_000))
+    assert ("T", 1) not in harness.store.queues()
 
 
-def test_a_message_without_a_unique_key_gets_one(room: Room) -> None:
-    line = Line(room)
-    line.feed(plain(1, UNIQ_KEY=""), keyless(2))
-    room.loop.turn()
-    assert [command.opaque for command in line.slow] == [1]
-    entry = room.store.reader.entries("T", 0, 1, 1)[0]
-    record = room.store.reader.record_at(entry.physical_offset)
+def test_a_message_without_a_unique_key_gets_one(harness: FastPathHarness) -> None:
+    connection = FastPathConnection(harness)
+    connection.feed(plain(1, UNIQ_KEY=""), keyless(2))
+    harness.timers.run()
+    assert [command.opaque for command in connection.slow] == [1]
+    entry = harness.store.entries("T", 0, 1, 1)[0]
+    record = harness.store.record_at(entry.physical_offset)
     assert record is not None
-    given = UniqueIds(HOST[:-4], 1, b"salt").at(room.clock.now_ms())
+    given = UniqueIds(HOST[:-4], 1, b"salt").at(harness.clock.now_ms())
     assert decode(record).properties_bytes == f"K\x01v\x02UNIQ_KEY\x01{given}\x02CLUSTER\x01c\x02".encode()
-    assert [answer.ext["transactionId"] for answer in line.commands() if answer.opaque == 2] == [given]
+    assert [answer.ext["transactionId"] for answer in connection.commands() if answer.opaque == 2] == [given]
 
 
-def test_one_way_sends_are_stored_and_not_answered(room: Room) -> None:
-    line = Line(room)
-    line.feed(plain(1, oneway=True), plain(2))
-    room.loop.turn()
-    assert line.answers() == [(2, 0)]
-    assert room.store.reader.max_offset("T", 0) == 2
+def test_one_way_sends_are_stored_and_not_answered(harness: FastPathHarness) -> None:
+    connection = FastPathConnection(harness)
+    connection.feed(plain(1, oneway=True), plain(2))
+    harness.timers.run()
+    assert connection.answers() == [(2, 0)]
+    assert harness.store.max_offset("T", 0) == 2
 
 
-def test_answers_of_both_ways_keep_their_order(room: Room) -> None:
-    line, other = Line(room), Line(room)
-    line.feed(plain(1), delayed(2), plain(3), plain(4), delayed(5))
+def test_answers_of_both_ways_keep_their_order(harness: FastPathHarness) -> None:
+    connection, other = FastPathConnection(harness), FastPathConnection(harness)
+    connection.feed(plain(1), delayed(2), plain(3), plain(4), delayed(5))
     other.feed(plain(6), delayed(7))
-    line.feed(plain(8))
-    room.loop.turn()
-    assert line.answers() == [(1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (8, 0)]
+    connection.feed(plain(8))
+    harness.timers.run()
+    assert connection.answers() == [(1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (8, 0)]
     assert other.answers() == [(6, 0), (7, 0)]
 
 
-def test_a_failed_write_refuses_all_answers_of_the_turn_in_order(room: Room) -> None:
-    line, other = Line(room), Line(room)
-    line.feed(plain(1), delayed(2), plain(3))
+def test_a_failed_write_refuses_all_answers_of_the_turn_in_order(harness: FastPathHarness) -> None:
+    connection, other = FastPathConnection(harness), FastPathConnection(harness)
+    connection.feed(plain(1), delayed(2), plain(3))
     other.feed(plain(4), plain(5, oneway=True))
     fail_next("pwrite", errno.ENOSPC)
-    room.loop.turn()
+    harness.timers.run()
     heal()
-    assert line.answers() == [(1, NOT_AVAILABLE), (2, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
+    assert connection.answers() == [(1, NOT_AVAILABLE), (2, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
     assert other.answers() == [(4, NOT_AVAILABLE)]
-    assert (room.news, room.store.reader.max_offset("T", 0)) == ([], 0)
-    line.feed(plain(6))
-    room.loop.turn()
-    assert line.answers()[-1] == (6, 0)
-    assert room.store.reader.max_offset("T", 0) == 1
+    assert (harness.news, harness.store.max_offset("T", 0)) == ([], 0)
+    connection.feed(plain(6))
+    harness.timers.run()
+    assert connection.answers()[-1] == (6, 0)
+    assert harness.store.max_offset("T", 0) == 1
 
 
-def test_no_room_for_a_queue_refuses_that_message(room: Room) -> None:
-    line = Line(room)
+def test_no_room_for_a_queue_refuses_that_message(harness: FastPathHarness) -> None:
+    connection = FastPathConnection(harness)
     fail_next("reserve", errno.ENOSPC)
     with pytest.raises(PutRefused):  # by the complete way, which has it from the store
-        line.feed(plain(1))
+        connection.feed(plain(1))
     heal()
-    assert [command.opaque for command in line.slow] == [1]
+    assert [command.opaque for command in connection.slow] == [1]
 
 
-def test_sync_flush_holds_answers_and_news_until_the_sync(synced: Room) -> None:
-    line = Line(synced)
-    line.feed(plain(1), plain(2, WAIT="false"), delayed(3), plain(4))
-    synced.loop.turn()
-    assert line.answers() == [(2, 0)]
-    assert (synced.syncs, synced.news, synced.store.reader.max_offset("T", 0)) == (1, [], 0)
+def test_sync_flush_holds_answers_and_news_until_the_sync(synced: FastPathHarness) -> None:
+    connection = FastPathConnection(synced)
+    connection.feed(plain(1), plain(2, WAIT="false"), delayed(3), plain(4))
+    synced.timers.run()
+    assert connection.answers() == [(2, 0)]
+    assert (synced.syncs, synced.news, synced.store.max_offset("T", 0)) == (1, [], 0)
     synced.turn.synced(synced.store.sync())
-    synced.loop.turn()
-    assert line.answers() == [(2, 0), (1, 0), (3, 0), (4, 0)]
+    synced.timers.run()
+    assert connection.answers() == [(2, 0), (1, 0), (3, 0), (4, 0)]
     assert synced.news == [{("T", 0)}]
     assert synced.store.reader.max_offset("T", 0) == 4
 
 
-def test_who_waits_for_the_disk_is_told_of_each_message(synced: Room) -> None:
+def test_who_waits_for_the_disk_is_told_of_each_message(synced: FastPathHarness) -> None:
     """Of headers that look alike, too."""
-    line = Line(synced)
-    line.feed(*(plain(n, WAIT="false" if n in {3, 4} else "true") for n in range(1, 7)))
-    synced.loop.turn()
-    assert line.answers() == [(3, 0), (4, 0)]
+    connection = FastPathConnection(synced)
+    connection.feed(*(plain(n, WAIT="false" if n in {3, 4} else "true") for n in range(1, 7)))
+    synced.timers.run()
+    assert connection.answers() == [(3, 0), (4, 0)]
     synced.turn.synced(synced.store.sync())
-    synced.loop.turn()
-    assert line.answers() == [(n, 0) for n in (3, 4, 1, 2, 5, 6)]
+    synced.timers.run()
+    assert connection.answers() == [(n, 0) for n in (3, 4, 1, 2, 5, 6)]
 
 
 def test_answers_that_go_together_are_one_write_though_others_wait_between(
-    room: Room, tmp_path: Path
+    harness: FastPathHarness, tmp_path: Path
 ) -> None:
     frames = [plain(n, WAIT="false" if n in {2, 4} else "true") for n in range(1, 7)]
-    line = Line(room)
-    line.feed(*frames)
-    room.loop.turn()
-    assert [opaque for opaque, _ in line.answers()] == [1, 2, 3, 4, 5, 6]
-    assert len(line.wire.writes) == 1
-    synced = Room(tmp_path / "synced", sync_flush=True)
-    line, other = Line(synced), Line(synced)
-    line.feed(*frames)
+    connection = FastPathConnection(harness)
+    connection.feed(*frames)
+    harness.timers.run()
+    assert [opaque for opaque, _ in connection.answers()] == [1, 2, 3, 4, 5, 6]
+    assert len(connection.output.writes) == 1
+    synced = FastPathHarness(tmp_path / "synced", sync_flush=True)
+    connection, other = FastPathConnection(synced), FastPathConnection(synced)
+    connection.feed(*frames)
     other.feed(*frames)
-    synced.loop.turn()
-    assert [opaque for opaque, _ in line.answers()] == [2, 4]
+    synced.timers.run()
+    assert [opaque for opaque, _ in connection.answers()] == [2, 4]
     synced.turn.synced(synced.store.sync())
-    synced.loop.turn()
-    for each in (line, other):
+    synced.timers.run()
+    for each in (connection, other):
         assert [opaque for opaque, _ in each.answers()] == [2, 4, 1, 3, 5, 6]
-        assert len(each.wire.writes) == 2
+        assert len(each.output.writes) == 2
     synced.store.close()
 
 
-def test_a_slow_disk_is_told_once(synced: Room) -> None:
-    line = Line(synced)
-    line.feed(plain(1), plain(2))
-    synced.loop.turn()
+def test_a_slow_disk_is_told_once(synced: FastPathHarness) -> None:
+    connection = FastPathConnection(synced)
+    connection.feed(plain(1), plain(2))
+    synced.timers.run()
     synced.clock.advance(2000)
     synced.turn.expire()
     synced.turn.expire()
-    synced.loop.turn()
-    assert line.answers() == [(1, DISK_TIMEOUT), (2, DISK_TIMEOUT)]
+    synced.timers.run()
+    assert connection.answers() == [(1, DISK_TIMEOUT), (2, DISK_TIMEOUT)]
     synced.turn.synced(synced.store.sync())
-    synced.loop.turn()
-    assert len(line.answers()) == 2
-    assert synced.store.reader.max_offset("T", 0) == 2
+    synced.timers.run()
+    assert len(connection.answers()) == 2
+    assert synced.store.max_offset("T", 0) == 2
 
 
-def test_the_sync_timeout_can_change(synced: Room) -> None:
-    line = Line(synced)
-    line.feed(plain(1))
-    synced.loop.turn()
-    synced.clock.advance(2000)
-    synced.turn.set_sync_timeout(3000)
-    synced.turn.expire()
-    synced.loop.turn()
-    assert line.answers() == []
-    synced.clock.advance(1000)
-    synced.turn.expire()
-    synced.loop.turn()
-    assert line.answers() == [(1, DISK_TIMEOUT)]
-
-
-def test_a_failed_sync_refuses_those_that_wait(synced: Room) -> None:
-    line = Line(synced)
-    line.feed(plain(1), plain(2, WAIT="false"), delayed(3))
-    synced.loop.turn()
+def test_a_failed_sync_refuses_those_that_wait(synced: FastPathHarness) -> None:
+    connection = FastPathConnection(synced)
+    connection.feed(plain(1), plain(2, WAIT="false"), delayed(3))
+    synced.timers.run()
     synced.turn.sync_failed("the disk")
-    synced.loop.turn()
-    assert line.answers() == [(2, 0), (1, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
+    synced.timers.run()
+    assert connection.answers() == [(2, 0), (1, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
 
 
-def test_a_connection_that_went_gets_no_answer(room: Room) -> None:
-    line, other = Line(room), Line(room)
-    line.feed(plain(1))
+def test_a_connection_that_went_gets_no_answer(harness: FastPathHarness) -> None:
+    connection, other = FastPathConnection(harness), FastPathConnection(harness)
+    connection.feed(plain(1))
     other.feed(plain(2))
-    line.connection_lost(None)
-    room.loop.turn()
-    assert not line.wire.writes
+    connection.connection_lost(None)
+    harness.timers.run()
+    assert not connection.output.writes
     assert other.answers() == [(2, 0)]
 
 
-def test_nothing_of_a_turn_stays_behind_its_answers(room: Room) -> None:
+def test_nothing_of_a_turn_stays_behind_its_answers(harness: FastPathHarness) -> None:
     """A connection that went is not kept by the last turn."""
-    line = Line(room)
-    gone = weakref.ref(line)
-    line.feed(plain(1))
-    room.loop.turn()
-    del line
+    connection = FastPathConnection(harness)
+    gone = weakref.ref(connection)
+    connection.feed(plain(1))
+    harness.timers.run()
+    del connection
     assert gone() is None
 
 
-def test_sends_wait_for_the_time_from_which_they_are_taken(room: Room) -> None:
-    line = Line(room)
-    room.sender.configure(b"", {}, room.clock.now_ms() + 1)
-    line.feed(plain(1))
-    room.loop.turn()
-    room.clock.advance(1)
-    line.feed(plain(2))
-    assert [command.opaque for command in line.slow] == [1]
+def test_sends_wait_for_the_time_from_which_they_are_taken(harness: FastPathHarness) -> None:
+    connection = FastPathConnection(harness)
+    harness.sender.configure(b"", {}, harness.clock.now_ms() + 1)
+    connection.feed(plain(1))
+    harness.timers.run()
+    harness.clock.advance(1)
+    connection.feed(plain(2))
+    assert [command.opaque for command in connection.slow] == [1]
 
 
-def test_queues_of_a_topic_that_was_deleted_are_found_anew(room: Room) -> None:
-    line = Line(room)
-    line.feed(plain(1), plain(2))
-    room.loop.turn()
-    room.store.drop_topic("T")
-    line.feed(plain(3))
-    room.loop.turn()
-    assert not line.slow
-    assert room.store.reader.max_offset("T", 0) == 1
+def test_queues_of_a_topic_that_was_deleted_are_found_anew(harness: FastPathHarness) -> None:
+    connection = FastPathConnection(harness)
+    connection.feed(plain(1), plain(2))
+    harness.timers.run()
+    harness.store.drop_topic("T")
+    connection.feed(plain(3))
+    harness.timers.run()
+    assert not connection.slow
+    assert harness.store.max_offset("T", 0) == 1
 
 
 def test_a_gate_finds_every_topic_and_none_that_went() -> None:
@@ -314,27 +303,27 @@ def test_a_gate_that_changes_all_the_time_stays_small() -> None:
     assert (len(gate), "t19999" in gate) == (0, False)
 
 
-def test_a_topic_that_was_deleted_and_made_again_is_counted_again(room: Room) -> None:
-    line = Line(room)
+def test_a_topic_that_was_deleted_and_made_again_is_counted_again(harness: FastPathHarness) -> None:
+    connection = FastPathConnection(harness)
     for sent in (3, 2):
-        room.gate.put("T", queues=1, sendable=True, multi_tags=False)
-        line.feed(*(plain(at, topic="T") for at in range(sent)))
-        room.loop.turn()
-        room.stats.gather()
-        assert room.stats.counts("T")[0].value == sent
-        room.gate.drop("T")
-        room.stats.forget_topic("T")
+        harness.gate.put("T", queues=1, sendable=True, multi_tags=False)
+        connection.feed(*(plain(at, topic="T") for at in range(sent)))
+        harness.timers.run()
+        harness.stats.gather()
+        assert harness.stats.counts("T")[0].value == sent
+        harness.gate.drop("T")
+        harness.stats.forget_topic("T")
 
 
-def test_each_topic_is_counted(room: Room) -> None:
+def test_each_topic_is_counted(harness: FastPathHarness) -> None:
     for n in range(30):
-        room.gate.put(f"T{n}", queues=1, sendable=True, multi_tags=False)
-        line = Line(room)
-        line.feed(*(plain(at, topic=f"T{n}") for at in range(n)))
-        room.loop.turn()
-    room.stats.gather()
-    room.stats.sample(0)
-    assert room.stats.put_times == sum(range(30))
+        harness.gate.put(f"T{n}", queues=1, sendable=True, multi_tags=False)
+        connection = FastPathConnection(harness)
+        connection.feed(*(plain(at, topic=f"T{n}") for at in range(n)))
+        harness.timers.run()
+    harness.stats.gather()
+    harness.stats.sample(0)
+    assert harness.stats.put_times == sum(range(30))
     for n in range(30):
-        messages, size = room.stats.counts(f"T{n}")
+        messages, size = harness.stats.counts(f"T{n}")
         assert (messages.value, messages.times, size.times, size.value > 0) == (n, n, n, n > 0)

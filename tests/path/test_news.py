@@ -6,9 +6,9 @@ import pytest
 
 from firearrow._native.path.holds import HeldCall, Holds, Queue
 from firearrow._native.path.news import News
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.tables import names
-from tests.broker.peers import RecordedPeer
+from tests.support.clock import ManualClock
+from tests.support.peers import RecordedPeer
 
 
 @pytest.fixture

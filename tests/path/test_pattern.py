@@ -9,7 +9,8 @@ import pytest
 
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.wire.codes import RequestCode
-from tests.path.room import Line, Room, plain
+from tests.support.fast_path_harness import FastPathConnection, FastPathHarness
+from tests.support.send_frames import plain
 
 OTHERS = b'019"\\{}:, \n-ax\x01\x80'
 EXT = {
@@ -22,28 +23,31 @@ class Pair:
     """The same frames: to one connection as long as it lives, and each to a connection of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.known, self.fresh = Room(folder / "known"), Room(folder / "fresh")
-        self.line = Line(self.known)
+        self.known, self.fresh = FastPathHarness(folder / "known"), FastPathHarness(folder / "fresh")
+        self.connection = FastPathConnection(self.known)
 
     def say(self, frame: bytes) -> tuple[list[tuple[int, int]], int, bool]:
         """What came of it, alike at both: answers, frames left to the handlers, whether the connection was closed."""
-        if self.line.wire.closed:
-            self.line = Line(self.known)
-        self.line.wire.writes.clear()
-        self.line.slow.clear()
-        single = Line(self.fresh)
-        for line in (self.line, single):
-            line.feed(frame)
-            line.room.loop.turn()
-        found = [(line.answers(), len(line.slow), line.wire.closed) for line in (self.line, single)]
+        if self.connection.output.closing:
+            self.connection = FastPathConnection(self.known)
+        self.connection.output.writes.clear()
+        self.connection.slow.clear()
+        single = FastPathConnection(self.fresh)
+        for connection in (self.connection, single):
+            connection.feed(frame)
+            connection.harness.timers.run()
+        found = [
+            (connection.answers(), len(connection.slow), connection.output.closing)
+            for connection in (self.connection, single)
+        ]
         assert found[0] == found[1], frame
         return found[0]
 
     def same_stores(self) -> bool:
         """Records, tags of the queues' entries, and what the index finds."""
         found = []
-        for room in (self.known, self.fresh):
-            root = Path(room.store.root)
+        for harness in (self.known, self.fresh):
+            root = Path(harness.store.root)
             with CommitLog.open_readonly(root / "commitlog") as log:
                 records = list(log.records())
             files = sorted(
@@ -57,8 +61,8 @@ class Pair:
 def pair(tmp_path: Path) -> Iterator[Pair]:
     made = Pair(tmp_path)
     yield made
-    for room in (made.known, made.fresh):
-        room.store.close()
+    for harness in (made.known, made.fresh):
+        harness.store.close()
 
 
 def framed(header: bytes, body: bytes = b"body") -> bytes:

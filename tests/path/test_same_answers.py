@@ -12,11 +12,11 @@ from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.path.frames import TOPICS, mutated, sending
-from tests.path.pulls import heartbeat, pulling
-from tests.process.connection import Connection
-from tests.process.requests import pull_ext, topic_ext
-from tests.process.running import WAYS, Broker
+from tests.path.random_pulls import heartbeat, pulling
+from tests.path.random_sends import TOPICS, mutated, sending
+from tests.support.broker_process import WAYS, BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull_ext, topic_ext
 
 ROUNDS, FRAMES = 12, 150
 COUNTED = (
@@ -36,7 +36,8 @@ class Three:
     def __init__(self, folder: Path, *options: str) -> None:
         settings = [word for option in options for word in ("--set", option)]
         self.brokers = [
-            Broker(folder / name, *settings, "--set", "maxHeldPulls=1", way=way) for name, way in WAYS.items()
+            BrokerProcess(folder / name, *settings, "--set", "maxHeldPulls=1", way=way)
+            for name, way in WAYS.items()
         ]
         for broker in self.brokers:
             with broker.connect() as connection:
@@ -53,7 +54,7 @@ class Three:
         """What each answers, by opaque; the complete way comes first."""
         return [self._said(broker, frames, chunk) for broker in self.brokers]
 
-    def _said(self, broker: Broker, frames: list[bytes], chunk: int) -> dict[int, bytes]:
+    def _said(self, broker: BrokerProcess, frames: list[bytes], chunk: int) -> dict[int, bytes]:
         answers: dict[int, bytes] = {}
         sent = 0
         while sent < len(frames):
@@ -63,7 +64,7 @@ class Three:
 
     def _play(
         self,
-        connection: Connection,
+        connection: ClientSocket,
         frames: list[bytes],
         sent: int,
         chunk: int,

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from tests.process.pending_work import Commits, Delays, Pops, SentBack, Timers, Transactions, Work
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
 
 KINDS: tuple[type[Work], ...] = (Delays, Timers, SentBack, Commits, Transactions, Pops)
 SETTINGS = {
@@ -60,10 +60,10 @@ class LifeRounds:
                     work.settle(connection)
             assert again.stop() == 0
 
-    def _start(self) -> Broker:
-        return Broker(self.store, *self._arguments)
+    def _start(self) -> BrokerProcess:
+        return BrokerProcess(self.store, *self._arguments)
 
-    def _load(self, broker: Broker, work: Work) -> None:
+    def _load(self, broker: BrokerProcess, work: Work) -> None:
         try:
             with broker.connect() as connection:
                 work.load(connection, self._over)

@@ -11,9 +11,9 @@ from collections import Counter
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
-from tests.process.connection import Connection
-from tests.process.requests import SUBSCRIPTION, SUSPEND, pull_ext, read_queue, records, send_ext, topic_ext
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pull_ext, read_queue, records, send_ext, topic_ext
 
 TOPIC, QUEUES, PRODUCERS, PIPELINE = "Killed", 4, 3, 48
 Place = tuple[int, int]
@@ -45,10 +45,10 @@ class KillRounds:
         with self._start() as again, again.connect() as connection:
             self._check(connection)
 
-    def _start(self) -> Broker:
-        return Broker(self.store, "--set", f"flushDiskType={self._flush}", *SMALL_FILES)
+    def _start(self) -> BrokerProcess:
+        return BrokerProcess(self.store, "--set", f"flushDiskType={self._flush}", *SMALL_FILES)
 
-    def _load_until_killed(self, broker: Broker) -> None:
+    def _load_until_killed(self, broker: BrokerProcess) -> None:
         self._enough.clear()
         wanted = len(self.acknowledged) + self._draw.randint(200, 3000)
         threads = [
@@ -64,7 +64,7 @@ class KillRounds:
             thread.join()
         assert not self._faults, self._faults
 
-    def _until_lost(self, broker: Broker, work: object, n: int) -> None:
+    def _until_lost(self, broker: BrokerProcess, work: object, n: int) -> None:
         try:
             with broker.connect() as connection:
                 work(connection, n)  # type: ignore[operator]
@@ -74,7 +74,7 @@ class KillRounds:
             self._faults.append(fault)
             self._enough.set()
 
-    def _produce(self, connection: Connection, n: int) -> None:
+    def _produce(self, connection: ClientSocket, n: int) -> None:
         waiting: dict[int, bytes] = {}
         number = 0
         while True:
@@ -94,7 +94,7 @@ class KillRounds:
             if len(self.acknowledged) >= self._wanted:
                 self._enough.set()
 
-    def _consume(self, connection: Connection, _: int) -> None:
+    def _consume(self, connection: ClientSocket, _: int) -> None:
         """Long polls queue 0, notes what it saw, commits."""
         offset = max((place[1] + 1 for place in self.seen if place[0] == 0), default=0)
         flags = str(SUBSCRIPTION | SUSPEND)
@@ -119,7 +119,7 @@ class KillRounds:
             file.seek(min(end + 4, len(data) - 64))
             file.write(b"\x00\x00\x01\x00" + b"\xda\xa3\x20\xa7" + self._draw.randbytes(40))
 
-    def _check(self, connection: Connection) -> None:
+    def _check(self, connection: ClientSocket) -> None:
         stored: dict[Place, bytes] = {}
         for queue_id in range(QUEUES):
             found = read_queue(connection, TOPIC, queue_id)

@@ -13,10 +13,10 @@ from firearrow._native.store.record import Record
 from firearrow._native.wire.codes import RequestCode
 from tests.process import test_pop as pops
 from tests.process import test_transactions as transactions
-from tests.process.connection import Connection
-from tests.process.requests import pull, send, send_ext
-from tests.process.stored import whole
 from tests.process.test_send_back import RETRY, back, place
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages
+from tests.support.requests import pull, send, send_ext
 
 PAUSE_S = 0.01
 SETTLED_S = 40
@@ -32,7 +32,7 @@ class Work(ABC):
     def __str__(self) -> str:
         return f"{len(self.acknowledged)} {type(self).__name__}"
 
-    def load(self, connection: Connection, over: threading.Event) -> None:
+    def load(self, connection: ClientSocket, over: threading.Event) -> None:
         while not over.wait(PAUSE_S):
             self.add(connection)
 
@@ -41,13 +41,13 @@ class Work(ABC):
         return b"%08d" % self._number
 
     @abstractmethod
-    def add(self, connection: Connection) -> None: ...
+    def add(self, connection: ClientSocket) -> None: ...
 
-    def begin(self, connection: Connection) -> None:  # noqa: B027
+    def begin(self, connection: ClientSocket) -> None:  # noqa: B027
         """Nothing, unless there is something to put behind all that is pending."""
 
     @abstractmethod
-    def settle(self, connection: Connection) -> None: ...
+    def settle(self, connection: ClientSocket) -> None: ...
 
 
 class Later(Work):
@@ -58,22 +58,24 @@ class Later(Work):
     _last = b""
 
     @abstractmethod
-    def put(self, connection: Connection, body: bytes) -> None: ...
+    def put(self, connection: ClientSocket, body: bytes) -> None: ...
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ClientSocket) -> None:
         for _ in range(self.together):
             body = self.body()
             self.put(connection, body)
             self.acknowledged.add(body)
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: ClientSocket) -> None:
         self._last = self.body()
         self.put(connection, self._last)
         self.acknowledged.add(self._last)
 
-    def settle(self, connection: Connection) -> None:
+    def settle(self, connection: ClientSocket) -> None:
         deadline = time.monotonic() + SETTLED_S
-        while self._last not in (found := Counter(record.body for record in whole(connection, self.topic))):
+        while self._last not in (
+            found := Counter(record.body for record in read_messages(connection, self.topic))
+        ):
             assert time.monotonic() < deadline, f"{self.topic}: the last one does not come"
             time.sleep(0.1)
         lost = self.acknowledged - found.keys()
@@ -85,7 +87,7 @@ class Later(Work):
 class Delays(Later):
     topic = "Delayed"
 
-    def put(self, connection: Connection, body: bytes) -> None:
+    def put(self, connection: ClientSocket, body: bytes) -> None:
         answer = connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext(self.topic, i="DELAY\x011\x02"), body)
         assert answer.code == 0, answer.remark
 
@@ -93,7 +95,7 @@ class Delays(Later):
 class Timers(Later):
     topic = "Timed"
 
-    def put(self, connection: Connection, body: bytes) -> None:
+    def put(self, connection: ClientSocket, body: bytes) -> None:
         ext = send_ext(self.topic, i="TIMER_DELAY_MS\x011000\x02")
         answer = connection.ask(RequestCode.SEND_MESSAGE_V2, ext, body)
         assert answer.code == 0, answer.remark
@@ -102,7 +104,7 @@ class Timers(Later):
 class SentBack(Later):
     topic = RETRY
 
-    def put(self, connection: Connection, body: bytes) -> None:
+    def put(self, connection: ClientSocket, body: bytes) -> None:
         sent = send(connection, "Work", body)
         answer = back(connection, place(sent.ext["msgId"]), level=1)
         assert answer.code == 0, answer.remark
@@ -113,7 +115,7 @@ class Commits(Work):
 
     _answered = _asked = 0
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ClientSocket) -> None:
         body = self.body()
         assert send(connection, "Read", body).code == 0
         if not self._asked:  # which makes the group
@@ -125,7 +127,7 @@ class Commits(Work):
         self._answered = self._asked
         self.acknowledged.add(body)
 
-    def settle(self, connection: Connection) -> None:
+    def settle(self, connection: ClientSocket) -> None:
         ext = {"consumerGroup": "Readers", "topic": "Read", "queueId": "0"}
         answer = connection.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext)
         if self._answered:
@@ -143,7 +145,7 @@ class Transactions(Work):
         self._decided: set[bytes] = set()
         self._maybe_gone: set[bytes] = set()
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ClientSocket) -> None:
         body = self.body()
         half = transactions.prepare(connection, self.topic, body)
         way = self._number % 3
@@ -157,7 +159,7 @@ class Transactions(Work):
             assert transactions.end(connection, half, transactions.COMMIT).code == 0
             self._decided.add(body)
 
-    def settle(self, connection: Connection) -> None:
+    def settle(self, connection: ClientSocket) -> None:
         transactions.join(connection)
         deadline = time.monotonic() + SETTLED_S
         while self.acknowledged - {record.body for record in self._committed(connection)}:
@@ -171,10 +173,10 @@ class Transactions(Work):
         assert not gone, f"{len(gone)} were rolled back and are visible: {sorted(gone)[:3]}"
         self._decided |= self.acknowledged
 
-    def _committed(self, connection: Connection) -> list[Record]:
-        return whole(connection, self.topic, 1)
+    def _committed(self, connection: ClientSocket) -> list[Record]:
+        return read_messages(connection, self.topic, 1)
 
-    def _answer_checks(self, connection: Connection) -> None:
+    def _answer_checks(self, connection: ClientSocket) -> None:
         """What is not decided commits; checks that come while we ask something are kept by the connection."""
         checks, connection.requests[:] = list(connection.requests), []
         for request in checks:
@@ -196,21 +198,21 @@ class Pops(Work):
         self._acked: set[bytes] = set()
         self._maybe_acked: set[bytes] = set()
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ClientSocket) -> None:
         for _ in range(10):
             body = self.body()
             assert send(connection, self.topic, body).code == 0
             self.acknowledged.add(body)
         self._take(connection, every=2)
 
-    def settle(self, connection: Connection) -> None:
+    def settle(self, connection: ClientSocket) -> None:
         deadline = time.monotonic() + SETTLED_S
         while left := self.acknowledged - self._acked - self._maybe_acked:
             assert time.monotonic() < deadline, f"{len(left)} do not come back: {sorted(left)[:3]}"
             if not self._take(connection, every=1):
                 time.sleep(0.05)
 
-    def _take(self, connection: Connection, every: int) -> bool:
+    def _take(self, connection: ClientSocket, every: int) -> bool:
         answer = pops.pop(connection, self.topic, invisibleTime="1000")
         popped = pops.records(answer) if answer.code == 0 else []
         for number, record in enumerate(popped):

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
-from tests.process import Broker, Connection
-from tests.process.requests import send, topic_ext
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import send, topic_ext
 
 GROUP = "Sharers"
 
 
-def join(connection: Connection, client_id: str) -> None:
+def join(connection: ClientSocket, client_id: str) -> None:
     consumer = {
         "groupName": GROUP, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
         "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False,
@@ -21,7 +22,7 @@ def join(connection: Connection, client_id: str) -> None:
 
 
 def assigned(
-    connection: Connection, client_id: str, topic: str = "Shared"
+    connection: ClientSocket, client_id: str, topic: str = "Shared"
 ) -> list[tuple[str, int, str]] | None:
     question = {
         "topic": topic, "consumerGroup": GROUP, "clientId": client_id, "strategyName": "AVG",
@@ -37,12 +38,12 @@ def assigned(
 
 
 def test_two_brokers_share_the_queues_of_both(tmp_path: Path) -> None:
-    with Broker(tmp_path / "a", "--set", "brokerName=a") as first:
+    with BrokerProcess(tmp_path / "a", "--set", "brokerName=a") as first:
         assert first.name_server is not None
         host, port = first.name_server
         outside = "--namesrv-listen", "off", "--set", f"namesrvAddr={host}:{port}"
         with (
-            Broker(tmp_path / "b", "--set", "brokerName=b", *outside) as second,
+            BrokerProcess(tmp_path / "b", "--set", "brokerName=b", *outside) as second,
             first.connect() as to_first,
             second.connect() as to_second,
         ):
@@ -58,7 +59,7 @@ def test_two_brokers_share_the_queues_of_both(tmp_path: Path) -> None:
             assert assigned(to_second, "c1", "Unknown") is None
 
 
-def wait_for_route(broker: Broker, topic: str, brokers: int) -> None:
+def wait_for_route(broker: BrokerProcess, topic: str, brokers: int) -> None:
     """The other broker's registration is on its way."""
     with broker.connect_name_server() as naming:
         for _ in range(10_000):
@@ -71,10 +72,10 @@ def wait_for_route(broker: Broker, topic: str, brokers: int) -> None:
 def test_the_mode_of_a_group_survives_a_kill(tmp_path: Path) -> None:
     """The answer comes behind the file."""
     wanted = {"topic": "Shared", "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 0}
-    with Broker(tmp_path / "store", "--set", "brokerName=a") as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", "--set", "brokerName=a") as broker, broker.connect() as client:
         send(client, "Shared", b"x")
         assert client.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(wanted).encode()).code == 0
         broker.kill()
-    with Broker(tmp_path / "store", "--set", "brokerName=a") as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", "--set", "brokerName=a") as broker, broker.connect() as client:
         join(client, "c1")
         assert assigned(client, "c1") == [("a", -1, "POP")]

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from tests.process import Broker
-from tests.process.requests import pull, send
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import pull, send
 
 
 def test_a_client_that_moves_to_a_proxy(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_a_client_that_moves_to_a_proxy(tmp_path: Path) -> None:
     }  # fmt: skip
     body = {"clientID": "c1", "consumerDataSet": [consumer], "producerDataSet": []}
     with (
-        Broker(tmp_path / "store") as broker,
+        BrokerProcess(tmp_path / "store") as broker,
         broker.connect() as client,
         broker.connect() as proxy,
     ):

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from tests.process.connection import Connection
-from tests.process.requests import send
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import send
 
 COMMAND = [str(Path(sys.executable).with_name("firearrow"))]
 WRONG_USAGE, CANNOT_START = 2, 3
@@ -125,12 +125,12 @@ def test_name_server_alone(tmp_path: Path) -> None:
         line = process.stdout.readline()
         assert line.startswith("firearrow ready: name server 127.0.0.1:")
         address = "127.0.0.1", int(line.split(":")[2].split(",")[0])
-        with Connection(address) as connection:
+        with ClientSocket(address) as connection:
             assert connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO).code == 0
-        with Broker(
+        with BrokerProcess(
             tmp_path / "store", "--namesrv-listen", "off", "--namesrv", f"127.0.0.1:{address[1]}"
         ) as broker:
-            with Connection(address) as connection:
+            with ClientSocket(address) as connection:
                 wanted = f":{broker.address[1]}".encode()
                 until = time.monotonic() + 5
                 while wanted not in (known := connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body):
@@ -213,7 +213,7 @@ def test_bad_outside_name_server(tmp_path: Path) -> None:
 
 
 def test_folder_of_another_broker(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker:
+    with BrokerProcess(tmp_path / "store") as broker:
         text = sentence(run_broker(tmp_path / "store"), CANNOT_START)
         assert "another broker" in text
         assert str(tmp_path / "store") in text
@@ -233,7 +233,7 @@ def test_a_file_for_a_folder(tmp_path: Path) -> None:
 
 
 def test_other_file_sizes(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store", "--set", "mappedFileSizeCommitLog=1048576") as broker:
+    with BrokerProcess(tmp_path / "store", "--set", "mappedFileSizeCommitLog=1048576") as broker:
         with broker.connect() as connection:
             assert send(connection, "Sized", b"x").code == 0
         assert broker.stop() == 0
@@ -275,7 +275,7 @@ def test_an_apache_config_is_taken_as_it_is(tmp_path: Path) -> None:
     config = tmp_path / "broker.conf"
     config.write_text(CONF)
     args = ("--config", str(config), "--set", "maxMessageSize=80000", "--log-level", "info")
-    with Broker(tmp_path / "store", *args) as broker, broker.connect() as connection:
+    with BrokerProcess(tmp_path / "store", *args) as broker, broker.connect() as connection:
         in_force = connection.ask(RequestCode.GET_BROKER_CONFIG).body.decode().splitlines()
         assert "brokerName=broker-a" in in_force
         assert "maxMessageSize=80000" in in_force

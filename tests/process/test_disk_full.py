@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from tests.process.requests import read_queue, send
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import read_queue, send
 
 SERVICE_NOT_AVAILABLE = 14
 UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 
 def test_sends_fail_while_the_disk_is_full_and_work_again(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         before = [b"%d" % n for n in range(20)]
         for body in before:
             assert send(connection, "Full", body).code == 0
@@ -31,17 +31,17 @@ def test_sends_fail_while_the_disk_is_full_and_work_again(tmp_path: Path) -> Non
         assert broker.log.read_text().count("messages are refused") == 1
         assert [record.body for record in read_queue(connection, "Full", 0)] == [*before, b"room again"]
         assert broker.stop() == 0
-    with Broker(tmp_path / "store") as again, again.connect() as connection:
+    with BrokerProcess(tmp_path / "store") as again, again.connect() as connection:
         assert [record.body for record in read_queue(connection, "Full", 0)] == [*before, b"room again"]
 
 
-def limit(broker: Broker, size: int) -> None:
+def limit(broker: BrokerProcess, size: int) -> None:
     resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def test_no_room_for_a_new_queue(tmp_path: Path) -> None:
     """Its file does not fit; the queues that are there go on."""
-    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert send(connection, "Old", b"0").code == 0
         limit(broker, 1_000_000)
         assert send(connection, "New", b"0").code == SERVICE_NOT_AVAILABLE
@@ -55,7 +55,7 @@ def test_no_room_for_a_new_queue(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_no_room_for_the_next_segment(tmp_path: Path, flush: str) -> None:
     args = ("--set", "mappedFileSizeCommitLog=65536", "--set", f"flushDiskType={flush}")
-    with Broker(tmp_path / "store", *args) as broker, broker.connect() as connection:
+    with BrokerProcess(tmp_path / "store", *args) as broker, broker.connect() as connection:
         assert send(connection, "Roll", b"first").code == 0
         limit(broker, 60_000)
         codes = [send(connection, "Roll", bytes(9000)).code for _ in range(12)]

@@ -8,9 +8,9 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process.connection import Connection
-from tests.process.requests import SUBSCRIPTION, SUSPEND, pull, pull_ext, records, send_ext
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, pull_ext, records, send_ext
 
 FOUND, ERROR, NOT_FOUND, RETRY, PARSE_FAILED, NO_FILTER = 0, 1, 19, 20, 23, 27
 ON = "--set", "enablePropertyFilter=true"
@@ -18,26 +18,28 @@ WHERE = 'Encountered " "BETWEEN" "BETWEEN "" at line 1, column 6.'
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("filters") / "store", *ON) as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("filters") / "store", *ON) as running:
         yield running
         assert running.stop() == 0
         assert "Traceback" not in running.log.read_text()
 
 
 @pytest.fixture
-def connection(broker: Broker) -> Iterator[Connection]:
+def connection(broker: BrokerProcess) -> Iterator[ClientSocket]:
     with broker.connect() as connection:
         yield connection
 
 
-def send(connection: Connection, topic: str, body: bytes, **properties: str) -> None:
+def send(connection: ClientSocket, topic: str, body: bytes, **properties: str) -> None:
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
     answer = connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, i=text), body)
     assert answer.code == 0, answer.remark
 
 
-def ask(connection: Connection, topic: str, expression: str, offset: int = 0, **more: str) -> RemotingCommand:
+def ask(
+    connection: ClientSocket, topic: str, expression: str, offset: int = 0, **more: str
+) -> RemotingCommand:
     fields = {"expressionType": "SQL92", "subscription": expression, "maxMsgNums": "1000"} | more
     return pull(connection, topic, offset, **fields)
 
@@ -54,7 +56,7 @@ def subscription(topic: str, expression: str, **more: object) -> dict[str, objec
     } | more  # fmt: skip
 
 
-def subscribe(connection: Connection, group: str, *subscriptions: dict[str, object]) -> None:
+def subscribe(connection: ClientSocket, group: str, *subscriptions: dict[str, object]) -> None:
     consumer = {
         "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
         "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": subscriptions, "unitMode": False,
@@ -63,12 +65,12 @@ def subscribe(connection: Connection, group: str, *subscriptions: dict[str, obje
     assert connection.ask(RequestCode.HEART_BEAT, {}, json.dumps(body).encode()).code == 0
 
 
-def check(connection: Connection, expression: str, **more: object) -> RemotingCommand:
+def check(connection: ClientSocket, expression: str, **more: object) -> RemotingCommand:
     body = {"clientId": "c", "group": "G", "subscriptionData": subscription("T", expression, **more)}
     return connection.ask(RequestCode.CHECK_CLIENT_CONFIG, {}, json.dumps(body).encode())
 
 
-def test_a_wrong_expression_is_told_when_the_consumer_starts(connection: Connection) -> None:
+def test_a_wrong_expression_is_told_when_the_consumer_starts(connection: ClientSocket) -> None:
     assert check(connection, "a > 1").code == 0
     assert check(connection, "", expressionType="TAG").code == 0
     wrong = check(connection, "a IS BETWEEN")
@@ -79,7 +81,7 @@ def test_a_wrong_expression_is_told_when_the_consumer_starts(connection: Connect
     assert check(connection, "(" * 60_000).code == PARSE_FAILED
 
 
-def test_a_pull_gets_what_its_expression_lets_through(connection: Connection) -> None:
+def test_a_pull_gets_what_its_expression_lets_through(connection: ClientSocket) -> None:
     for n in range(10):
         send(connection, "Sql", b"%d" % n, a=str(n), TAGS="even" if n % 2 == 0 else "odd")
     send(connection, "Sql", b"none")
@@ -93,13 +95,13 @@ def test_a_pull_gets_what_its_expression_lets_through(connection: Connection) ->
 
 
 @pytest.mark.parametrize("expression", ["a IS BETWEEN", "", "a = 0.0", "*"])
-def test_a_pull_with_an_expression_that_is_none(connection: Connection, expression: str) -> None:
+def test_a_pull_with_an_expression_that_is_none(connection: ClientSocket, expression: str) -> None:
     send(connection, "Wrong", b"x")
     answer = ask(connection, "Wrong", expression)
     assert (answer.code, answer.remark) == (PARSE_FAILED, "parse the consumer's subscription failed")
 
 
-def test_a_pull_by_the_subscription_of_the_heartbeat(connection: Connection) -> None:
+def test_a_pull_by_the_subscription_of_the_heartbeat(connection: ClientSocket) -> None:
     for n in range(4):
         send(connection, "Beat", b"%d" % n, a=str(n))
         send(connection, "BeatClass", b"%d" % n, a=str(n))
@@ -119,7 +121,7 @@ def test_a_pull_by_the_subscription_of_the_heartbeat(connection: Connection) -> 
     assert answer.remark == "The broker's consumer filter data is not exist!Your expression may be wrong!"
 
 
-def hold(connection: Connection, topic: str, expression: str, offset: int, wait_ms: int = 15_000) -> int:
+def hold(connection: ClientSocket, topic: str, expression: str, offset: int, wait_ms: int = 15_000) -> int:
     """Ask, and be sure that the broker has read it."""
     ext = pull_ext(
         topic, offset, sysFlag=str(SUBSCRIPTION | SUSPEND), suspendTimeoutMillis=str(wait_ms),
@@ -130,7 +132,7 @@ def hold(connection: Connection, topic: str, expression: str, offset: int, wait_
     return opaque
 
 
-def test_only_a_message_that_fits_wakes_a_held_pull(broker: Broker, connection: Connection) -> None:
+def test_only_a_message_that_fits_wakes_a_held_pull(broker: BrokerProcess, connection: ClientSocket) -> None:
     with broker.connect() as producer:
         send(producer, "Wake", b"0", a="0")
         opaque = hold(connection, "Wake", "a > 5", 1)
@@ -141,7 +143,7 @@ def test_only_a_message_that_fits_wakes_a_held_pull(broker: Broker, connection: 
     assert answer.ext["nextBeginOffset"] == "5"
 
 
-def test_a_held_pull_moves_on_at_its_deadline(broker: Broker, connection: Connection) -> None:
+def test_a_held_pull_moves_on_at_its_deadline(broker: BrokerProcess, connection: ClientSocket) -> None:
     with broker.connect() as producer:
         send(producer, "Late", b"0", a="0")
         begun = time.monotonic()
@@ -152,7 +154,7 @@ def test_a_held_pull_moves_on_at_its_deadline(broker: Broker, connection: Connec
     assert (answer.code, answer.ext["nextBeginOffset"]) == (RETRY, "2")
 
 
-def test_a_held_pull_moves_on_when_many_do_not_fit(broker: Broker, connection: Connection) -> None:
+def test_a_held_pull_moves_on_when_many_do_not_fit(broker: BrokerProcess, connection: ClientSocket) -> None:
     many = 801
     with broker.connect() as producer:
         send(producer, "Many", b"0", a="0")
@@ -164,7 +166,9 @@ def test_a_held_pull_moves_on_when_many_do_not_fit(broker: Broker, connection: C
     assert int(answer.ext["nextBeginOffset"]) > 700
 
 
-def test_without_the_option_every_expression_is_refused(broker: Broker, connection: Connection) -> None:
+def test_without_the_option_every_expression_is_refused(
+    broker: BrokerProcess, connection: ClientSocket
+) -> None:
     send(connection, "Off", b"x", a="5")
     subscribe(connection, "OffGroup", subscription("Off", "a > 1"))
     said = "The broker does not support consumer to filter message by SQL92"
@@ -182,7 +186,9 @@ def test_without_the_option_every_expression_is_refused(broker: Broker, connecti
     assert bodies(ask(connection, "Off", "a > 1")) == [b"x"]
 
 
-def test_retries_are_asked_what_the_group_asks_of_their_topic(broker: Broker, connection: Connection) -> None:
+def test_retries_are_asked_what_the_group_asks_of_their_topic(
+    broker: BrokerProcess, connection: ClientSocket
+) -> None:
     subscribe(
         connection,
         "Again",

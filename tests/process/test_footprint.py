@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
 
 READY_S, ANONYMOUS_KIB = 1.5, 60 * 1024
 
@@ -13,7 +13,7 @@ def test_ready_soon_and_small(tmp_path: Path) -> None:
     """The promise is 0.5 s; a machine that is busy with other tests gets three times that."""
     runs = []
     for n in range(3):
-        with Broker(tmp_path / f"store{n}") as broker:
+        with BrokerProcess(tmp_path / f"store{n}") as broker:
             runs.append(broker.seconds)
             assert broker.anonymous_kib() < ANONYMOUS_KIB
     assert min(runs) < READY_S
@@ -21,7 +21,7 @@ def test_ready_soon_and_small(tmp_path: Path) -> None:
 
 def test_no_heavy_modules(tmp_path: Path) -> None:
     heavy = ("numpy", "pyarrow", "pyspark", "pandas")
-    with Broker(tmp_path / "store") as broker:
+    with BrokerProcess(tmp_path / "store") as broker:
         maps = Path(f"/proc/{broker.process.pid}/maps").read_text()
         assert "uvloop" in maps
         assert not any(name in maps for name in heavy)

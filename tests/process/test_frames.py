@@ -11,16 +11,16 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.golden import GOLDEN, whole_frames
-from tests.process.requests import pull, pull_ext, send, send_ext
-from tests.process.running import Broker
-from tests.process.witness import Witness
+from tests.process.latency_probe import LatencyProbe
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import pull, pull_ext, send, send_ext
 
 FUZZ_S = 6.0
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("frames") / "store") as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("frames") / "store") as running:
         yield running
         assert running.stop() == 0
         assert "Traceback" not in running.log.read_text()
@@ -55,14 +55,14 @@ LOST = {
 
 
 @pytest.mark.parametrize("name", LOST)
-def test_lost_boundary_closes_this_connection_only(broker: Broker, name: str) -> None:
+def test_lost_boundary_closes_this_connection_only(broker: BrokerProcess, name: str) -> None:
     with broker.connect() as other, broker.connect() as bad:
         bad.send_raw(LOST[name])
         assert bad.closed_by_peer(5)
         assert other.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
 
 
-def test_answers_before_the_bad_frame_still_come(broker: Broker) -> None:
+def test_answers_before_the_bad_frame_still_come(broker: BrokerProcess) -> None:
     with broker.connect() as connection:
         opaque = connection.send_request(RequestCode.GET_BROKER_RUNTIME_INFO)
         connection.send_raw(bytes(8))
@@ -79,7 +79,7 @@ def conversation() -> bytes:
     return b"".join(command.encode() for command in frames)
 
 
-def check_conversation(broker: Broker, pieces: list[bytes]) -> None:
+def check_conversation(broker: BrokerProcess, pieces: list[bytes]) -> None:
     with broker.connect() as connection:
         for piece in pieces:
             connection.send_raw(piece)
@@ -90,17 +90,17 @@ def check_conversation(broker: Broker, pieces: list[bytes]) -> None:
         assert found == {1: 0, 2: 0, 3: 21}
 
 
-def test_a_conversation_in_two_pieces_at_every_cut(broker: Broker) -> None:
+def test_a_conversation_in_two_pieces_at_every_cut(broker: BrokerProcess) -> None:
     whole = conversation()
     for cut in range(1, len(whole)):
         check_conversation(broker, [whole[:cut], whole[cut:]])
 
 
-def test_a_conversation_byte_by_byte(broker: Broker) -> None:
+def test_a_conversation_byte_by_byte(broker: BrokerProcess) -> None:
     check_conversation(broker, [bytes([byte]) for byte in conversation()])
 
 
-def test_a_large_message_in_pieces(broker: Broker) -> None:
+def test_a_large_message_in_pieces(broker: BrokerProcess) -> None:
     body = random.Random(1).randbytes(1_000_000)
     whole = RemotingCommand(RequestCode.SEND_MESSAGE_V2, send_ext("Large"), body, opaque=7).encode()
     with broker.connect() as connection:
@@ -130,7 +130,7 @@ def mutated(draw: random.Random, raw: bytes) -> bytes:
 
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="the recorded conversations are not beside the project")
-def test_mutated_golden_frames(broker: Broker) -> None:
+def test_mutated_golden_frames(broker: BrokerProcess) -> None:
     """Mutations of what Apache's clients said: whatever comes back, the broker lives and others are served."""
     draw = random.Random(20)
     spoken = [
@@ -138,7 +138,7 @@ def test_mutated_golden_frames(broker: Broker) -> None:
     ]
     until = time.monotonic() + FUZZ_S
     rounds = 0
-    with Witness(broker) as witness:
+    with LatencyProbe(broker) as probe:
         while time.monotonic() < until and rounds < 5000:
             rounds += 1
             with broker.connect() as connection:
@@ -152,16 +152,16 @@ def test_mutated_golden_frames(broker: Broker) -> None:
                 except OSError:  # closed for a lost boundary, which is right
                     pass
     assert rounds > 20
-    assert witness.sent > 20
+    assert probe.sent > 20
     assert broker.process.poll() is None
     assert "Traceback" not in broker.log.read_text()
 
 
 def test_idle_connections_are_closed(tmp_path: Path) -> None:
     with (
-        Broker(tmp_path / "store", "--set", "serverChannelMaxIdleTimeSeconds=1") as running,
+        BrokerProcess(tmp_path / "store", "--set", "serverChannelMaxIdleTimeSeconds=1") as running,
         running.connect() as idle,
-        Witness(running),
+        LatencyProbe(running),
     ):
         begun = time.monotonic()
         assert idle.closed_by_peer(8)

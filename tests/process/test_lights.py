@@ -9,21 +9,22 @@ import pytest
 from firearrow._native.store.record import Record
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process import Broker, Connection
-from tests.process.requests import SUBSCRIPTION, SUSPEND, pull, pull_ext, send, send_ext, topic_ext
-from tests.process.stored import wait_for, whole
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages, wait_for_messages
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, pull_ext, send, send_ext, topic_ext
 
 ON = "--set", "enableLmq=true", "--set", "enableMultiDispatch=true", "--set", "messageDelayLevel=1s"
 
 
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
-def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
-    with Broker(tmp_path / "store", *ON, "--set", f"flushDiskType={request.param}") as broker:
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "store", *ON, "--set", f"flushDiskType={request.param}") as broker:
         yield broker
 
 
 def send_lit(
-    connection: Connection, body: bytes, names: str, topic: str = "Rooms", queue_id: int = 0, more: str = ""
+    connection: ClientSocket, body: bytes, names: str, topic: str = "Rooms", queue_id: int = 0, more: str = ""
 ) -> RemotingCommand:
     properties = f"INNER_MULTI_DISPATCH\x01{names}\x02WAIT\x01true\x02KEYS\x01k\x02{more}"
     return connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, queue_id, i=properties), body)
@@ -33,12 +34,12 @@ def bodies(found: list[Record]) -> list[bytes]:
     return [record.body for record in found]
 
 
-def test_a_message_is_in_every_queue_that_it_names(broker: Broker) -> None:
+def test_a_message_is_in_every_queue_that_it_names(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         for n, names in enumerate(("%LMQ%one,%LMQ%two", "%LMQ%two", "%LMQ%one,%LMQ%two", "%LMQ%two")):
             assert send_lit(client, b"%d" % n, names, queue_id=n).code == 0
-        assert bodies(whole(client, "%LMQ%two")) == [b"0", b"1", b"2", b"3"]
-        one = whole(client, "%LMQ%one")
+        assert bodies(read_messages(client, "%LMQ%two")) == [b"0", b"1", b"2", b"3"]
+        one = read_messages(client, "%LMQ%one")
         assert bodies(one) == [b"0", b"2"]
         assert [(record.topic, record.queue_id, record.queue_offset) for record in one] == [
             ("Rooms", 0, 0), ("Rooms", 2, 0),
@@ -46,10 +47,10 @@ def test_a_message_is_in_every_queue_that_it_names(broker: Broker) -> None:
         assert one[1].properties["INNER_MULTI_DISPATCH"] == "%LMQ%one,%LMQ%two"
         assert one[1].properties["INNER_MULTI_QUEUE_OFFSET"] == "1,2"
         assert "WAIT" not in one[1].properties
-        assert bodies(whole(client, "Rooms", 3)) == [b"3"]
+        assert bodies(read_messages(client, "Rooms", 3)) == [b"3"]
 
 
-def test_a_light_queue_is_a_topic_that_nobody_made(broker: Broker) -> None:
+def test_a_light_queue_is_a_topic_that_nobody_made(broker: BrokerProcess) -> None:
     """One queue, readable, in no list; its group keeps an offset and is in no list either."""
     with broker.connect() as client:
         send_lit(client, b"x", "%LMQ%one")
@@ -67,7 +68,7 @@ def test_a_light_queue_is_a_topic_that_nobody_made(broker: Broker) -> None:
         assert b"LMQ" not in client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
 
 
-def test_a_waiting_pull_hears_of_a_light_queue(broker: Broker) -> None:
+def test_a_waiting_pull_hears_of_a_light_queue(broker: BrokerProcess) -> None:
     with broker.connect() as reader, broker.connect() as client:
         ext = pull_ext("%LMQ%one", suspendTimeoutMillis="20000", sysFlag=str(SUSPEND | SUBSCRIPTION))
         waiting = reader.send_request(RequestCode.PULL_MESSAGE, ext)
@@ -79,7 +80,7 @@ def test_a_waiting_pull_hears_of_a_light_queue(broker: Broker) -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_light_queues_survive_the_broker(tmp_path: Path, clean: bool) -> None:
-    with Broker(tmp_path / "store", *ON) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *ON) as broker, broker.connect() as client:
         for n in range(20):
             send_lit(client, b"%d" % n, f"%LMQ%all,%LMQ%{n % 3}", queue_id=n % 4)
         ext = {"consumerGroup": "%LMQ%g", "topic": "%LMQ%all", "queueId": "0", "commitOffset": "17"}
@@ -91,23 +92,23 @@ def test_light_queues_survive_the_broker(tmp_path: Path, clean: bool) -> None:
     if clean:
         written = json.loads((tmp_path / "store" / "config" / "lmqConsumerOffset.json").read_text())
         assert written["lmqOffsetTable"] == {"%LMQ%all@%LMQ%g": 17}
-    with Broker(tmp_path / "store", *ON) as broker, broker.connect() as client:
-        assert bodies(whole(client, "%LMQ%all")) == [b"%d" % n for n in range(20)]
-        assert bodies(whole(client, "%LMQ%1")) == [b"%d" % n for n in range(1, 20, 3)]
+    with BrokerProcess(tmp_path / "store", *ON) as broker, broker.connect() as client:
+        assert bodies(read_messages(client, "%LMQ%all")) == [b"%d" % n for n in range(20)]
+        assert bodies(read_messages(client, "%LMQ%1")) == [b"%d" % n for n in range(1, 20, 3)]
         assert client.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext).ext["offset"] == "17"
         assert send_lit(client, b"20", "%LMQ%all").code == 0
-        assert whole(client, "%LMQ%all")[-1].properties["INNER_MULTI_QUEUE_OFFSET"] == "20"
+        assert read_messages(client, "%LMQ%all")[-1].properties["INNER_MULTI_QUEUE_OFFSET"] == "20"
 
 
-def test_a_delayed_message_comes_to_light_when_it_is_due(broker: Broker) -> None:
+def test_a_delayed_message_comes_to_light_when_it_is_due(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         assert send_lit(client, b"late", "%LMQ%one", more="DELAY\x011\x02").code == 0
-        assert whole(client, "%LMQ%one") == []
-        [record] = wait_for(client, "%LMQ%one", 1)
+        assert read_messages(client, "%LMQ%one") == []
+        [record] = wait_for_messages(client, "%LMQ%one", 1)
         assert (record.body, record.topic) == (b"late", "Rooms")
 
 
-def test_names_that_cannot_be(broker: Broker) -> None:
+def test_names_that_cannot_be(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         for names in ("plain", "%LMQ%one,plain", "%LMQ%a/b", "%LMQ%" + "x" * 300, ","):
             answer = send_lit(client, b"x", names)
@@ -115,14 +116,14 @@ def test_names_that_cannot_be(broker: Broker) -> None:
             assert "INNER_MULTI_DISPATCH" in str(answer.remark)
         assert send_lit(client, b"twice", "%LMQ%one,%LMQ%one").code == 0
         assert send_lit(client, b"own", "%LMQ%one,%LMQ%two", topic="%LMQ%one").code == 0
-        assert bodies(whole(client, "%LMQ%one")) == [b"twice", b"own"]
-        assert bodies(whole(client, "%LMQ%two")) == [b"own"]
-        assert whole(client, "Rooms", 1) == []
+        assert bodies(read_messages(client, "%LMQ%one")) == [b"twice", b"own"]
+        assert bodies(read_messages(client, "%LMQ%two")) == [b"own"]
+        assert read_messages(client, "Rooms", 1) == []
 
 
 def test_light_queues_are_bounded(tmp_path: Path) -> None:
     with (
-        Broker(tmp_path / "store", *ON, "--set", "maxLmqConsumeQueueNum=2") as broker,
+        BrokerProcess(tmp_path / "store", *ON, "--set", "maxLmqConsumeQueueNum=2") as broker,
         broker.connect() as client,
     ):
         assert send_lit(client, b"1", "%LMQ%one").code == 0
@@ -131,14 +132,14 @@ def test_light_queues_are_bounded(tmp_path: Path) -> None:
         assert answer.remark == "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded."
         assert send_lit(client, b"3", "%LMQ%two").code == 0
         assert send_lit(client, b"4", "%LMQ%one,%LMQ%two").code == 0
-        assert bodies(whole(client, "%LMQ%two")) == [b"3", b"4"]
+        assert bodies(read_messages(client, "%LMQ%two")) == [b"3", b"4"]
 
 
 @pytest.mark.parametrize("options", [(), ("--set", "enableLmq=true"), ("--set", "enableMultiDispatch=true")])
 def test_without_both_options_names_mean_nothing(tmp_path: Path, options: tuple[str, ...]) -> None:
-    with Broker(tmp_path / "store", *options) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *options) as broker, broker.connect() as client:
         assert send_lit(client, b"x", "%LMQ%one,plain").code == 0
-        [record] = whole(client, "Rooms")
+        [record] = read_messages(client, "Rooms")
         assert "INNER_MULTI_QUEUE_OFFSET" not in record.properties
         assert "enableLmq=true" in options or pull(client, "%LMQ%one").code == ResponseCode.TOPIC_NOT_EXIST
         assert send(client, "Rooms", b"plain").code == 0

@@ -9,8 +9,9 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process.connection import Connection
-from tests.process.requests import (
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import (
     COMMIT,
     SUBSCRIPTION,
     SUSPEND,
@@ -22,21 +23,20 @@ from tests.process.requests import (
     send_ext,
     topic_ext,
 )
-from tests.process.running import Broker
 
 HELD = str(SUBSCRIPTION | SUSPEND)
 FOUND, NOT_FOUND, RETRY, MOVED = 0, 19, 20, 21
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("polling") / "store") as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("polling") / "store") as running:
         yield running
         assert running.stop() == 0
         assert "Traceback" not in running.log.read_text()
 
 
-def hold(connection: Connection, topic: str, offset: int, wait_ms: int = 15_000, **more: str) -> int:
+def hold(connection: ClientSocket, topic: str, offset: int, wait_ms: int = 15_000, **more: str) -> int:
     """Ask, and be sure that the broker has read it."""
     ext = pull_ext(topic, offset, sysFlag=HELD, suspendTimeoutMillis=str(wait_ms)) | more
     opaque = connection.send_request(RequestCode.PULL_MESSAGE, ext)
@@ -44,7 +44,7 @@ def hold(connection: Connection, topic: str, offset: int, wait_ms: int = 15_000,
     return opaque
 
 
-def test_an_arrival_wakes_it_at_once(broker: Broker) -> None:
+def test_an_arrival_wakes_it_at_once(broker: BrokerProcess) -> None:
     delays = []
     with broker.connect() as consumer, broker.connect() as producer:
         assert send(producer, "Wake", b"0").code == 0
@@ -60,7 +60,7 @@ def test_an_arrival_wakes_it_at_once(broker: Broker) -> None:
     assert min(delays) < 0.05
 
 
-def test_another_tag_does_not_wake_it(broker: Broker) -> None:
+def test_another_tag_does_not_wake_it(broker: BrokerProcess) -> None:
     with broker.connect() as consumer, broker.connect() as producer:
         assert send(producer, "Tags", b"0").code == 0
         opaque = hold(consumer, "Tags", 1, subscription="wanted")
@@ -74,7 +74,7 @@ def test_another_tag_does_not_wake_it(broker: Broker) -> None:
         assert [record.body for record in records(answer.body)] == [b"2"]
 
 
-def test_the_deadline_answers(broker: Broker) -> None:
+def test_the_deadline_answers(broker: BrokerProcess) -> None:
     with broker.connect() as connection:
         assert send(connection, "Late", b"0").code == 0
         begun = time.monotonic()
@@ -84,7 +84,7 @@ def test_the_deadline_answers(broker: Broker) -> None:
         assert answer.ext["nextBeginOffset"] == "1"
 
 
-def test_a_client_that_went_costs_nothing(broker: Broker) -> None:
+def test_a_client_that_went_costs_nothing(broker: BrokerProcess) -> None:
     with broker.connect() as producer:
         assert send(producer, "Gone", b"0").code == 0
         for _ in range(50):
@@ -95,14 +95,14 @@ def test_a_client_that_went_costs_nothing(broker: Broker) -> None:
 
 
 def test_a_stop_answers_those_who_wait(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as running, running.connect() as connection:
+    with BrokerProcess(tmp_path / "store") as running, running.connect() as connection:
         assert send(connection, "Stop", b"0").code == 0
         opaque = hold(connection, "Stop", 1, wait_ms=60_000)
         assert running.stop(within_s=3) == 0
         assert connection.answer_to(opaque).code == NOT_FOUND
 
 
-def test_two_thousand_wait(broker: Broker) -> None:
+def test_two_thousand_wait(broker: BrokerProcess) -> None:
     with broker.connect() as consumer, broker.connect() as producer:
         assert send(producer, "Crowd", b"0").code == 0
         ext = pull_ext("Crowd", 1, sysFlag=HELD, suspendTimeoutMillis="20000")
@@ -117,7 +117,7 @@ def test_two_thousand_wait(broker: Broker) -> None:
 def test_sync_flush_shows_what_the_disk_holds(tmp_path: Path) -> None:
     """A producer that does not wait is answered before the sync; the consumer is woken after it, and is."""
     with (
-        Broker(tmp_path / "store", "--set", "flushDiskType=SYNC_FLUSH") as running,
+        BrokerProcess(tmp_path / "store", "--set", "flushDiskType=SYNC_FLUSH") as running,
         running.connect() as consumer,
         running.connect() as producer,
     ):
@@ -129,7 +129,7 @@ def test_sync_flush_shows_what_the_disk_holds(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
-def test_statuses(broker: Broker) -> None:
+def test_statuses(broker: BrokerProcess) -> None:
     with broker.connect() as connection:
         assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Status")).code == 0
         empty = pull(connection, "Status")
@@ -146,7 +146,7 @@ def test_statuses(broker: Broker) -> None:
         assert pull(connection, "NoSuchTopicAtAll").code == 17
 
 
-def test_limits_of_one_answer(broker: Broker) -> None:
+def test_limits_of_one_answer(broker: BrokerProcess) -> None:
     with broker.connect() as connection:
         for n in range(40):
             assert send(connection, "Limits", b"%d" % n).code == 0
@@ -157,7 +157,7 @@ def test_limits_of_one_answer(broker: Broker) -> None:
         assert 1 <= len(list(records(pull(connection, "LimitsOfBytes").body))) <= 3
 
 
-def test_a_commit_comes_with_the_pull(broker: Broker) -> None:
+def test_a_commit_comes_with_the_pull(broker: BrokerProcess) -> None:
     with broker.connect() as connection:
         assert send(connection, "Commit", b"0").code == 0
         flags = str(SUBSCRIPTION | COMMIT)
@@ -168,7 +168,7 @@ def test_a_commit_comes_with_the_pull(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("serializer", [0, 1])
-def test_answers_come_in_the_form_of_the_request(broker: Broker, serializer: int) -> None:
+def test_answers_come_in_the_form_of_the_request(broker: BrokerProcess, serializer: int) -> None:
     with broker.connect() as connection:
         assert send(connection, "Form", b"0").code == 0
         answer = connection.ask(RequestCode.PULL_MESSAGE, pull_ext("Form"), serializer=serializer)
@@ -176,7 +176,7 @@ def test_answers_come_in_the_form_of_the_request(broker: Broker, serializer: int
         assert answer.serializer == serializer
 
 
-def test_one_way_sends_are_stored_and_not_answered(broker: Broker) -> None:
+def test_one_way_sends_are_stored_and_not_answered(broker: BrokerProcess) -> None:
     with broker.connect() as connection:
         for n in range(10):
             connection.send(
@@ -193,7 +193,7 @@ def test_one_way_sends_are_stored_and_not_answered(broker: Broker) -> None:
 
 
 def heartbeat(
-    connection: Connection, group: str, topic: str, version: int, model: str = "CLUSTERING"
+    connection: ClientSocket, group: str, topic: str, version: int, model: str = "CLUSTERING"
 ) -> None:
     subscription = {
         "topic": topic, "subString": "*", "subVersion": version, "expressionType": "TAG",
@@ -209,7 +209,7 @@ def heartbeat(
     assert connection.ask(RequestCode.HEART_BEAT, {}, body).code == 0
 
 
-def test_a_pull_with_the_subscription_of_the_heartbeat(broker: Broker) -> None:
+def test_a_pull_with_the_subscription_of_the_heartbeat(broker: BrokerProcess) -> None:
     with broker.connect() as connection:
         assert send(connection, "Versions", b"0").code == 0
         assert pull(connection, "Versions", consumerGroup="V", sysFlag="0").code == 24
@@ -225,7 +225,7 @@ def test_a_pull_with_the_subscription_of_the_heartbeat(broker: Broker) -> None:
     [({"consumeEnable": False}, "CLUSTERING", "2"), ({"consumeBroadcastEnable": False}, "BROADCASTING", "4")],
 )
 def test_forbidden_pulls_say_by_whom(
-    broker: Broker, change: dict[str, bool], model: str, forbidden: str
+    broker: BrokerProcess, change: dict[str, bool], model: str, forbidden: str
 ) -> None:
     with broker.connect() as connection:
         assert send(connection, "Forbidden", b"0").code == 0
@@ -237,7 +237,7 @@ def test_forbidden_pulls_say_by_whom(
         assert (answer.code, answer.ext.get("forbiddenType")) == (16, forbidden)
 
 
-def test_a_topic_that_may_not_be_read(broker: Broker) -> None:
+def test_a_topic_that_may_not_be_read(broker: BrokerProcess) -> None:
     with broker.connect() as connection:
         ext = topic_ext("WriteOnly") | {"perm": "2"}
         assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
-from tests.process.requests import pull, send, topic_ext
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import pull, send, topic_ext
 
 NO_PERMISSION, TOPIC_NOT_EXIST = 16, 17
 
 
 def test_sends_to_an_ordered_topic_follow_the_broker_permission(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         for topic, order in (("Ordered", "true"), ("Free", "false")):
             assert (
                 connection.ask(
@@ -26,7 +26,7 @@ def test_sends_to_an_ordered_topic_follow_the_broker_permission(tmp_path: Path) 
 
 
 def test_pulls_follow_the_topic_the_group_and_the_broker(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert send(connection, "Read", b"x").code == 0
 
         def code() -> int:

@@ -10,29 +10,19 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from tests.process import Broker
-from tests.process.pops import (
-    GROUP,
-    QUICK,
-    ack,
-    ack_ext,
-    bodies,
-    pop,
-    pop_ext,
-    quick_broker,
-    records,
-    until_popped,
-)
-from tests.process.requests import send, send_ext
-from tests.process.stored import whole
+from firearrow._native.wire.command import RemotingCommand
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages
+from tests.support.requests import send, send_ext
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One for all that need no other: each test pops from a topic of its own."""
-    with quick_broker(tmp_path_factory.mktemp("pop") / "store") as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("pop") / "store", *QUICK) as broker:
         yield broker
 
 
@@ -41,8 +31,66 @@ def topic() -> str:
     return f"T{next(_numbers)}"
 
 
+def pop_ext(topic: str, **more: str) -> dict[str, str]:
+    ext = {
+        "consumerGroup": GROUP, "topic": topic, "queueId": "-1", "maxMsgNums": "32", "invisibleTime": "60000",
+        "pollTime": "0", "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "expType": "TAG", "exp": "*",
+        "order": "false",
+    }  # fmt: skip
+    return ext | more
+
+
+def pop(connection: ClientSocket, topic: str, **more: str) -> RemotingCommand:
+    return connection.ask(RequestCode.POP_MESSAGE, pop_ext(topic, **more))
+
+
+def records(answer: RemotingCommand) -> list[Record]:
+    found, at = [], 0
+    while at < len(answer.body):
+        size = int.from_bytes(answer.body[at : at + 4], "big")
+        found.append(decode(answer.body[at : at + size]))
+        at += size
+    return found
+
+
+def bodies(answer: RemotingCommand) -> list[bytes]:
+    return [record.body for record in records(answer)]
+
+
+def receipt(answer: RemotingCommand, record: Record) -> str:
+    """As the Java client makes it."""
+    if "POP_CK" in record.properties:
+        return record.properties["POP_CK"]
+    starts = {tuple(one.split()[:2]): one.split()[2] for one in answer.ext["startOffsetInfo"].split(";")}
+    start = starts["0", str(record.queue_id)]
+    words = [start, *(answer.ext[name] for name in ("popTime", "invisibleTime", "reviveQid")), "0", "b"]
+    return " ".join([*words, str(record.queue_id), str(record.queue_offset)])
+
+
+def ack_ext(answer: RemotingCommand, record: Record) -> dict[str, str]:
+    text = receipt(answer, record)
+    retried = text.split()[4] == "1"
+    topic = f"%RETRY%{GROUP}_{record.topic}" if retried else record.topic
+    return {
+        "consumerGroup": GROUP, "topic": topic, "queueId": str(record.queue_id),
+        "offset": str(record.queue_offset), "extraInfo": text,
+    }  # fmt: skip
+
+
+def ack(connection: ClientSocket, answer: RemotingCommand, record: Record) -> RemotingCommand:
+    return connection.ask(RequestCode.ACK_MESSAGE, ack_ext(answer, record))
+
+
+def until_popped(connection: ClientSocket, topic: str, within_s: float = 15, **more: str) -> RemotingCommand:
+    deadline = time.monotonic() + within_s
+    while (answer := pop(connection, topic, **more)).code != 0:
+        assert time.monotonic() < deadline, answer.remark
+        time.sleep(0.05)
+    return answer
+
+
 def test_each_message_is_taken_once(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         for number in range(50):
             send(client, "T", b"%d" % number, queue_id=number % 4)
         first, second, third = (pop(client, "T") for _ in range(3))
@@ -55,7 +103,7 @@ def test_each_message_is_taken_once(tmp_path: Path) -> None:
         assert sum(len(place[2].split(",")) for place in places) == 32
 
 
-def test_one_queue_and_tags(broker: Broker, topic: str) -> None:
+def test_one_queue_and_tags(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         for number in range(10):
             send(client, topic, b"%d" % number, queue_id=1, tag="even" if number % 2 == 0 else "odd")
@@ -69,7 +117,7 @@ def test_one_queue_and_tags(broker: Broker, topic: str) -> None:
 
 def test_a_new_group_begins_at_the_end_if_it_says_so(tmp_path: Path) -> None:
     """The start is in memory, which counts as the beginning; unless the broker is told otherwise."""
-    with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         for number in range(5):
             send(client, "T", b"%d" % number)
         assert bodies(pop(client, "T", queueId="0", initMode="1")) == [b"0", b"1", b"2", b"3", b"4"]
@@ -77,7 +125,7 @@ def test_a_new_group_begins_at_the_end_if_it_says_so(tmp_path: Path) -> None:
         assert bodies(pop(client, "T", queueId="0", initMode="1", consumerGroup="late")) == [b"4"]
 
 
-def test_what_is_not_acknowledged_comes_back(broker: Broker, topic: str) -> None:
+def test_what_is_not_acknowledged_comes_back(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         for number in range(4):
             send(client, topic, b"%d" % number)
@@ -90,14 +138,14 @@ def test_what_is_not_acknowledged_comes_back(broker: Broker, topic: str) -> None
         assert record.properties["1ST_POP_TIME"] == answer.ext["popTime"]
         assert record.properties["POP_CK"].split()[4] == "1"
         assert again.ext["startOffsetInfo"] == "1 0 0"
-        [stored] = whole(client, f"%RETRY%{GROUP}_{topic}")
+        [stored] = read_messages(client, f"%RETRY%{GROUP}_{topic}")
         assert (stored.body, stored.topic) == (b"3", f"%RETRY%{GROUP}_{topic}")
         assert ack(client, again, record).code == 0
         time.sleep(4)
         assert pop(client, topic).code == ResponseCode.POLLING_TIMEOUT
 
 
-def test_batches_of_acknowledgements(broker: Broker, topic: str) -> None:
+def test_batches_of_acknowledgements(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         for number in range(10):
             send(client, topic, b"%d" % number)
@@ -113,7 +161,7 @@ def test_batches_of_acknowledgements(broker: Broker, topic: str) -> None:
         assert bodies(until_popped(client, topic)) == [b"6"]
 
 
-def test_a_message_is_hidden_for_longer(broker: Broker, topic: str) -> None:
+def test_a_message_is_hidden_for_longer(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"slow")
         answer = pop(client, topic, invisibleTime="1000")
@@ -126,7 +174,7 @@ def test_a_message_is_hidden_for_longer(broker: Broker, topic: str) -> None:
         assert time.monotonic() - hidden_at > 5
 
 
-def test_a_pop_waits_for_news(broker: Broker, topic: str) -> None:
+def test_a_pop_waits_for_news(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         send(other, topic, b"first")
         assert bodies(pop(client, topic)) == [b"first"]
@@ -139,7 +187,7 @@ def test_a_pop_waits_for_news(broker: Broker, topic: str) -> None:
         assert time.monotonic() - began < 1
 
 
-def test_news_wakes_as_many_as_there_is_work_for(broker: Broker, topic: str) -> None:
+def test_news_wakes_as_many_as_there_is_work_for(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         send(other, topic, b"first")
         pop(client, topic)
@@ -159,7 +207,7 @@ def _plain(topic: str, number: int) -> tuple[int, dict[str, str], bytes]:
     return RequestCode.SEND_MESSAGE_V2, send_ext(topic), b"%d" % number
 
 
-def test_a_pop_ends_at_its_deadline(broker: Broker, topic: str) -> None:
+def test_a_pop_ends_at_its_deadline(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         pop(client, topic)
@@ -170,7 +218,7 @@ def test_a_pop_ends_at_its_deadline(broker: Broker, topic: str) -> None:
 
 
 def test_no_room_to_wait(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store", "--set", "popPollingSize=1") as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", "--set", "popPollingSize=1") as broker, broker.connect() as client:
         send(client, "T", b"x")
         pop(client, "T")
         waiting = [
@@ -180,7 +228,7 @@ def test_no_room_to_wait(tmp_path: Path) -> None:
         assert codes == [209, 209, 210, 210]
 
 
-def test_in_order(broker: Broker, topic: str) -> None:
+def test_in_order(broker: BrokerProcess, topic: str) -> None:
     """A queue gives nothing more until what it gave is acknowledged, but to the same attempt."""
     with broker.connect() as client:
         for number in range(6):
@@ -199,7 +247,7 @@ def test_in_order(broker: Broker, topic: str) -> None:
         assert bodies(pop(client, topic, attemptId="d", **ordered)) == [b"2", b"3"]
 
 
-def test_an_acknowledgement_in_order_wakes_who_waits(broker: Broker, topic: str) -> None:
+def test_an_acknowledgement_in_order_wakes_who_waits(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         for number in range(2):
             send(client, topic, b"%d" % number)
@@ -216,7 +264,7 @@ def test_an_acknowledgement_in_order_wakes_who_waits(broker: Broker, topic: str)
 
 
 def test_priority_is_popped_first(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as client:
         ext = {
             "topic": "P", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
             "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
@@ -250,7 +298,7 @@ def test_priority_is_popped_first(tmp_path: Path) -> None:
         ({"pollTime": "soon"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_refused_pops(broker: Broker, topic: str, more: dict[str, str], code: int) -> None:
+def test_refused_pops(broker: BrokerProcess, topic: str, more: dict[str, str], code: int) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         assert client.ask(RequestCode.POP_MESSAGE, pop_ext(topic) | more).code == code
@@ -269,7 +317,7 @@ def test_refused_pops(broker: Broker, topic: str, more: dict[str, str], code: in
         ({"topic": "Unknown"}, ResponseCode.TOPIC_NOT_EXIST),
     ],
 )
-def test_refused_acknowledgements(broker: Broker, topic: str, more: dict[str, str], code: int) -> None:
+def test_refused_acknowledgements(broker: BrokerProcess, topic: str, more: dict[str, str], code: int) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         answer = pop(client, topic)
@@ -306,7 +354,7 @@ def test_refused_acknowledgements(broker: Broker, topic: str, more: dict[str, st
         ),
     ],
 )
-def test_refused_batches(broker: Broker, body: bytes, code: int) -> None:
+def test_refused_batches(broker: BrokerProcess, body: bytes, code: int) -> None:
     with broker.connect() as client:
         send(client, "T", b"x")
         assert client.ask(RequestCode.BATCH_ACK_MESSAGE, body=body).code == code
@@ -314,7 +362,7 @@ def test_refused_batches(broker: Broker, body: bytes, code: int) -> None:
 
 def test_a_kill_between_pop_and_revive(tmp_path: Path) -> None:
     """What was acknowledged stays so, what was not comes back once, what was not popped is popped."""
-    with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         for number in range(60):
             send(client, "T", b"%d" % number)
         answer = pop(client, "T", queueId="0", invisibleTime="3000")
@@ -322,7 +370,7 @@ def test_a_kill_between_pop_and_revive(tmp_path: Path) -> None:
             if int(record.body) % 3:
                 assert ack(client, answer, record).code == 0
         broker.kill()
-    with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         found: list[int] = []
         deadline = time.monotonic() + 15
         while len(found) < 28 + 11 and time.monotonic() < deadline:

@@ -10,21 +10,11 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process import Broker, Connection
-from tests.process.pops import (
-    GROUP,
-    QUICK,
-    ack,
-    ack_ext,
-    bodies,
-    pop,
-    pop_ext,
-    quick_broker,
-    records,
-    until_popped,
-)
-from tests.process.requests import send, send_ext
-from tests.process.stored import whole
+from tests.process.test_pop import GROUP, QUICK, ack, ack_ext, bodies, pop, pop_ext, records, until_popped
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages
+from tests.support.requests import send, send_ext
 
 FAR_MS = str(1 << 60)
 _numbers = itertools.count(1)
@@ -32,10 +22,10 @@ ORDERED = {"order": "true", "queueId": "0"}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One for all that need no other: each test pops from a topic of its own."""
     store = tmp_path_factory.mktemp("pop") / "store"
-    with quick_broker(store, "--set", "enablePropertyFilter=true") as broker:
+    with BrokerProcess(store, *QUICK, "--set", "enablePropertyFilter=true") as broker:
         yield broker
 
 
@@ -44,7 +34,7 @@ def topic() -> str:
     return f"T{next(_numbers)}"
 
 
-def send_many(connection: Connection, topic: str, count: int, tag: str = "") -> None:
+def send_many(connection: ClientSocket, topic: str, count: int, tag: str = "") -> None:
     opaques = [
         connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext(topic, tag=tag), b"%d" % number)
         for number in range(count)
@@ -53,7 +43,7 @@ def send_many(connection: Connection, topic: str, count: int, tag: str = "") -> 
         assert connection.answer_to(opaque).code == 0
 
 
-def hide(connection: Connection, ext: dict[str, str], invisible_ms: int, **more: str) -> RemotingCommand:
+def hide(connection: ClientSocket, ext: dict[str, str], invisible_ms: int, **more: str) -> RemotingCommand:
     wanted = {"invisibleTime": str(invisible_ms)} | more
     return connection.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext | wanted)
 
@@ -62,7 +52,9 @@ def hide(connection: Connection, ext: dict[str, str], invisible_ms: int, **more:
 
 
 @pytest.mark.parametrize(("exp", "kind"), [("rare", "TAG"), ("TAGS = 'rare'", "SQL92")])
-def test_a_pop_goes_on_past_what_it_does_not_want(broker: Broker, topic: str, exp: str, kind: str) -> None:
+def test_a_pop_goes_on_past_what_it_does_not_want(
+    broker: BrokerProcess, topic: str, exp: str, kind: str
+) -> None:
     """More than one read looks at; the pop may wait, but it need not."""
     with broker.connect() as client:
         send_many(client, topic, 3000, "common")
@@ -74,7 +66,7 @@ def test_a_pop_goes_on_past_what_it_does_not_want(broker: Broker, topic: str, ex
         assert answer.ext["msgOffsetInfo"] == "0 0 3000"
 
 
-def test_a_wrong_expression_is_refused_and_takes_nothing(broker: Broker, topic: str) -> None:
+def test_a_wrong_expression_is_refused_and_takes_nothing(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         for exp, kind in (("a >", "SQL92"), ("a", "PROLOG"), ("(" * 5000 + "a" + ")" * 5000, "SQL92")):
@@ -83,7 +75,7 @@ def test_a_wrong_expression_is_refused_and_takes_nothing(broker: Broker, topic: 
         assert bodies(pop(client, topic)) == [b"x"]
 
 
-def test_a_retried_message_is_filtered_as_the_others(broker: Broker, topic: str) -> None:
+def test_a_retried_message_is_filtered_as_the_others(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"1", tag="red")
         send(client, topic, b"2", tag="blue")
@@ -98,7 +90,7 @@ def test_a_retried_message_is_filtered_as_the_others(broker: Broker, topic: str)
 def test_retry_topics_of_the_second_kind(tmp_path: Path) -> None:
     """The first kind is still read, for messages that came before the switch."""
     first, second = f"%RETRY%{GROUP}_T", f"%RETRY%{GROUP}+T"
-    with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         send(client, "T", b"early")
         assert bodies(pop(client, "T", invisibleTime="1000")) == [b"early"]
         client.ask(RequestCode.GET_MAX_OFFSET, {"topic": first, "queueId": "0"})
@@ -120,12 +112,12 @@ def test_retry_topics_of_the_second_kind(tmp_path: Path) -> None:
                 retried = {"topic": first if mark == "1" else second}
                 assert client.ask(RequestCode.ACK_MESSAGE, ack_ext(answer, record) | retried).code == 0
         assert sorted(found) == [(b"early", "1"), (b"late", "0"), (b"late", "2")]
-        assert [record.body for record in whole(client, second)] == [b"late"]
+        assert [record.body for record in read_messages(client, second)] == [b"late"]
 
 
 def test_the_retry_topic_as_it_is(tmp_path: Path) -> None:
     settings = *QUICK, "--set", "popResponseReturnActualRetryTopic=true"
-    with Broker(tmp_path / "store", *settings) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *settings) as broker, broker.connect() as client:
         send(client, "T", b"x")
         pop(client, "T", invisibleTime="1000")
         answer = until_popped(client, "T")
@@ -134,7 +126,7 @@ def test_the_retry_topic_as_it_is(tmp_path: Path) -> None:
         assert "POP_CK" not in record.properties
 
 
-def test_a_held_pop_hears_of_a_retried_message(broker: Broker, topic: str) -> None:
+def test_a_held_pop_hears_of_a_retried_message(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         pop(client, topic, invisibleTime="1000")
@@ -142,7 +134,7 @@ def test_a_held_pop_hears_of_a_retried_message(broker: Broker, topic: str) -> No
         assert (bodies(answer), answer.ext["startOffsetInfo"]) == ([b"x"], "1 0 0")
 
 
-def test_a_suspended_message_does_not_count(broker: Broker, topic: str) -> None:
+def test_a_suspended_message_does_not_count(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         answer = pop(client, topic)
@@ -152,7 +144,7 @@ def test_a_suspended_message_does_not_count(broker: Broker, topic: str) -> None:
         assert record.reconsume_times == 0
 
 
-def test_hiding_gives_a_new_receipt(broker: Broker, topic: str) -> None:
+def test_hiding_gives_a_new_receipt(broker: BrokerProcess, topic: str) -> None:
     """Acknowledged by the new one it stays away; the old one is worth nothing any more."""
     with broker.connect() as client:
         for number in range(2):
@@ -176,7 +168,7 @@ def test_hiding_gives_a_new_receipt(broker: Broker, topic: str) -> None:
 # ---- in order ----
 
 
-def test_hiding_in_order(broker: Broker, topic: str) -> None:
+def test_hiding_in_order(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         for number in range(2):
             send(client, topic, b"%d" % number)
@@ -197,7 +189,7 @@ def test_hiding_in_order(broker: Broker, topic: str) -> None:
         assert bodies(pop(client, topic, attemptId="c", **ORDERED)) == [b"1"]
 
 
-def test_batches_in_order(broker: Broker, topic: str) -> None:
+def test_batches_in_order(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         for number in range(4):
             send(client, topic, b"%d" % number)
@@ -212,7 +204,7 @@ def test_batches_in_order(broker: Broker, topic: str) -> None:
             assert b"".join(bodies(pop(client, topic, attemptId="b", **ORDERED))) == left
 
 
-def test_acknowledging_in_order_what_was_not_popped(broker: Broker, topic: str) -> None:
+def test_acknowledging_in_order_what_was_not_popped(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         for number in range(4):
             send(client, topic, b"%d" % number)
@@ -228,7 +220,7 @@ def test_acknowledging_in_order_what_was_not_popped(broker: Broker, topic: str) 
 def test_orders_after_a_restart(tmp_path: Path, end: str) -> None:
     """Nothing that was acknowledged comes again; what was not comes when it is visible, in order, and the waiting pop
     is told without being asked."""
-    with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         for number in range(4):
             send(client, "T", b"%d" % number)
         first = pop(client, "T", attemptId="a", maxMsgNums="2", **ORDERED)
@@ -237,7 +229,7 @@ def test_orders_after_a_restart(tmp_path: Path, end: str) -> None:
         second = pop(client, "T", attemptId="b", maxMsgNums="1", invisibleTime="4000", **ORDERED)
         assert bodies(second) == [b"2"]
         assert broker.stop() == 0 if end == "stop" else broker.kill() is None
-    with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         asked_ms = time.time_ns() // 1_000_000
         again = pop(client, "T", attemptId="c", bornTime=str(asked_ms), pollTime="20000", **ORDERED)
         assert bodies(again) == [b"2", b"3"]
@@ -249,7 +241,7 @@ def test_orders_after_a_restart(tmp_path: Path, end: str) -> None:
 # ---- bounds ----
 
 
-def test_times_of_clients_whose_clock_is_wrong(broker: Broker, topic: str) -> None:
+def test_times_of_clients_whose_clock_is_wrong(broker: BrokerProcess, topic: str) -> None:
     """A request born in the future waits no longer for it."""
     with broker.connect() as client:
         send(client, topic, b"x")
@@ -276,7 +268,7 @@ RECEIPTS = (
 )
 
 
-def test_receipts_that_cannot_be(broker: Broker, topic: str) -> None:
+def test_receipts_that_cannot_be(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         answer = pop(client, topic, invisibleTime="3000")
@@ -288,7 +280,7 @@ def test_receipts_that_cannot_be(broker: Broker, topic: str) -> None:
         assert bodies(until_popped(client, topic)) == [b"x"]
 
 
-def test_hiding_for_too_long(broker: Broker, topic: str) -> None:
+def test_hiding_for_too_long(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         answer = pop(client, topic)
@@ -297,7 +289,7 @@ def test_hiding_for_too_long(broker: Broker, topic: str) -> None:
             assert hide(client, ext, invisible_ms).code == ResponseCode.INVALID_PARAMETER
 
 
-def test_huge_batches(broker: Broker) -> None:
+def test_huge_batches(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         send(client, "T", b"x")
         entry = b'{"c":"CG","t":"T","r":"0","so":%d,"q":0,"rq":0,"pt":1,"it":1,"b":"%s"}'

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from tests.process import Broker, Connection
-from tests.process.pops import ack_ext, bodies, records, until_popped
-from tests.process.stored import whole
+from tests.process.test_pop import ack_ext, bodies, records, until_popped
 from tests.store.test_golden import Golden
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages
 from tests.wire_golden.replay import AS_RECORDED
 
 GROUP, TOPIC = "CG_POPRAW", "GoldenPopRaw"
@@ -20,7 +21,7 @@ PENDING = sorted(b"pop raw %d" % number for number in (1, 2, 3, 4, 7, 8, 10))
 """Of the twelve that were popped by hand five were acknowledged; the others are due, some after a longer time."""
 
 
-def wait_for_revived(connection: Connection, count: int, within_s: float = 30) -> None:
+def wait_for_revived(connection: ClientSocket, count: int, within_s: float = 30) -> None:
     """The retry topic is made with its first message."""
     deadline = time.monotonic() + within_s
     ext = {"topic": RETRY, "queueId": "0"}
@@ -33,9 +34,9 @@ def wait_for_revived(connection: Connection, count: int, within_s: float = 30) -
 def test_what_apache_left_popped_comes_back_once(name: str, tmp_path: Path) -> None:
     root = Golden(name, tmp_path).root
     for count in (0, 1):  # killed before it revives, and among it
-        with Broker(root, *SETTINGS) as broker, broker.connect() as client:
+        with BrokerProcess(root, *SETTINGS) as broker, broker.connect() as client:
             wait_for_revived(client, count)
-    with Broker(root, *SETTINGS) as broker, broker.connect() as client:
+    with BrokerProcess(root, *SETTINGS) as broker, broker.connect() as client:
         wait_for_revived(client, len(PENDING))
         found: list[bytes] = []
         while len(found) < len(PENDING):
@@ -47,5 +48,5 @@ def test_what_apache_left_popped_comes_back_once(name: str, tmp_path: Path) -> N
                 assert client.ask(RequestCode.ACK_MESSAGE, ext).code == 0
         assert sorted(found) == PENDING
         assert broker.stop() == 0
-    with Broker(root, *SETTINGS) as broker, broker.connect() as client:
-        assert sorted(record.body for record in whole(client, RETRY)) == PENDING
+    with BrokerProcess(root, *SETTINGS) as broker, broker.connect() as client:
+        assert sorted(record.body for record in read_messages(client, RETRY)) == PENDING

@@ -9,9 +9,10 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process import Broker, Connection
-from tests.process.pops import GROUP, ack, bodies, pop, pop_ext, quick_broker, records, until_popped
-from tests.process.requests import send, topic_ext
+from tests.process.test_pop import GROUP, QUICK, ack, bodies, pop, pop_ext, records, until_popped
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import send, topic_ext
 
 _numbers = itertools.count(1)
 ANSWERED = "not set any response code"
@@ -21,9 +22,9 @@ ASKED = RequestCode.NOTIFICATION, RequestCode.POLLING_INFO, RequestCode.PEEK_MES
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One for all that need no other: each test looks at a topic of its own."""
-    with quick_broker(tmp_path_factory.mktemp("pop") / "store") as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("pop") / "store", *QUICK) as broker:
         yield broker
 
 
@@ -41,11 +42,11 @@ def look_ext(topic: str, **more: str) -> dict[str, str]:
     return ext | more
 
 
-def notification(connection: Connection, topic: str, **more: str) -> RemotingCommand:
+def notification(connection: ClientSocket, topic: str, **more: str) -> RemotingCommand:
     return connection.ask(RequestCode.NOTIFICATION, look_ext(topic, **more))
 
 
-def waiting(connection: Connection, topic: str, **more: str) -> int:
+def waiting(connection: ClientSocket, topic: str, **more: str) -> int:
     """Without an answer yet; the broker has it."""
     opaque = connection.send_request(RequestCode.NOTIFICATION, look_ext(topic, pollTime="10000", **more))
     connection.send_request(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})
@@ -53,18 +54,18 @@ def waiting(connection: Connection, topic: str, **more: str) -> int:
     return opaque
 
 
-def peek(connection: Connection, topic: str, **more: str) -> RemotingCommand:
+def peek(connection: ClientSocket, topic: str, **more: str) -> RemotingCommand:
     return connection.ask(RequestCode.PEEK_MESSAGE, look_ext(topic, **more))
 
 
-def make(connection: Connection, topic: str) -> None:
+def make(connection: ClientSocket, topic: str) -> None:
     assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic)).code == 0
 
 
 # ---- notifications ----
 
 
-def test_is_there_a_message(broker: Broker, topic: str) -> None:
+def test_is_there_a_message(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         make(client, topic)
         empty = notification(client, topic)
@@ -78,7 +79,7 @@ def test_is_there_a_message(broker: Broker, topic: str) -> None:
         assert notification(client, topic, consumerGroup="another").ext == YES
 
 
-def test_a_notification_waits_for_news_and_moves_nothing(broker: Broker, topic: str) -> None:
+def test_a_notification_waits_for_news_and_moves_nothing(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         make(client, topic)
         opaque = waiting(client, topic)
@@ -90,7 +91,7 @@ def test_a_notification_waits_for_news_and_moves_nothing(broker: Broker, topic: 
         assert bodies(pop(client, topic)) == [b"news"]
 
 
-def test_one_message_is_told_to_one_and_several_to_all(broker: Broker, topic: str) -> None:
+def test_one_message_is_told_to_one_and_several_to_all(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         make(client, topic)
         opaques = [waiting(client, topic, queueId="0") for _ in range(3)]
@@ -102,7 +103,7 @@ def test_one_message_is_told_to_one_and_several_to_all(broker: Broker, topic: st
         assert [client.answer_to(opaque).ext for opaque in opaques[1:]] == [YES, YES]
 
 
-def test_a_notification_and_a_pop_hear_of_the_same_message(broker: Broker, topic: str) -> None:
+def test_a_notification_and_a_pop_hear_of_the_same_message(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as popper, broker.connect() as other:
         make(client, topic)
         opaque = waiting(client, topic)
@@ -114,7 +115,7 @@ def test_a_notification_and_a_pop_hear_of_the_same_message(broker: Broker, topic
         assert client.answer_to(opaque).ext == YES
 
 
-def test_a_notification_ends_at_its_deadline(broker: Broker, topic: str) -> None:
+def test_a_notification_ends_at_its_deadline(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         make(client, topic)
         began = time.monotonic()
@@ -123,7 +124,10 @@ def test_a_notification_ends_at_its_deadline(broker: Broker, topic: str) -> None
 
 
 def test_no_room_for_notifications(tmp_path: Path, topic: str) -> None:
-    with Broker(tmp_path / "store", "--set", "maxPopPollingSize=2") as broker, broker.connect() as client:
+    with (
+        BrokerProcess(tmp_path / "store", "--set", "maxPopPollingSize=2") as broker,
+        broker.connect() as client,
+    ):
         make(client, topic)
         waiting(client, topic)
         waiting(client, topic, queueId="1")
@@ -133,7 +137,10 @@ def test_no_room_for_notifications(tmp_path: Path, topic: str) -> None:
 
 
 def test_those_who_left_wait_no_more(tmp_path: Path, topic: str) -> None:
-    with Broker(tmp_path / "store", "--set", "maxPopPollingSize=2") as broker, broker.connect() as client:
+    with (
+        BrokerProcess(tmp_path / "store", "--set", "maxPopPollingSize=2") as broker,
+        broker.connect() as client,
+    ):
         make(client, topic)
         with broker.connect() as gone:
             waiting(gone, topic)
@@ -144,7 +151,7 @@ def test_those_who_left_wait_no_more(tmp_path: Path, topic: str) -> None:
             assert time.monotonic() < deadline
 
 
-def test_tags_of_a_notification(broker: Broker, topic: str) -> None:
+def test_tags_of_a_notification(broker: BrokerProcess, topic: str) -> None:
     wanted = {"exp": "red || green", "expType": "TAG"}
     with broker.connect() as client, broker.connect() as other:
         make(client, topic)
@@ -161,7 +168,7 @@ def test_tags_of_a_notification(broker: Broker, topic: str) -> None:
             assert refused.code in (ResponseCode.SUBSCRIPTION_PARSE_FAILED, ResponseCode.SYSTEM_ERROR)
 
 
-def test_a_queue_that_is_popped_in_order_tells_when_it_opens(broker: Broker, topic: str) -> None:
+def test_a_queue_that_is_popped_in_order_tells_when_it_opens(broker: BrokerProcess, topic: str) -> None:
     ordered = {"order": "true", "queueId": "0"}
     with broker.connect() as client, broker.connect() as other:
         for number in range(2):
@@ -175,7 +182,7 @@ def test_a_queue_that_is_popped_in_order_tells_when_it_opens(broker: Broker, top
         assert client.answer_to(opaque).ext == YES
 
 
-def test_a_retried_message_is_told(broker: Broker, topic: str) -> None:
+def test_a_retried_message_is_told(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         send(other, topic, b"again")
         assert bodies(pop(other, topic, invisibleTime="1000")) == [b"again"]
@@ -189,7 +196,7 @@ def test_a_retried_message_is_told(broker: Broker, topic: str) -> None:
 # ---- who waits ----
 
 
-def until_polling(connection: Connection, topic: str, count: int, within_s: float = 10) -> RemotingCommand:
+def until_polling(connection: ClientSocket, topic: str, count: int, within_s: float = 10) -> RemotingCommand:
     deadline = time.monotonic() + within_s
     while True:
         answer = connection.ask(RequestCode.POLLING_INFO, look_ext(topic))
@@ -198,7 +205,7 @@ def until_polling(connection: Connection, topic: str, count: int, within_s: floa
         time.sleep(0.01)
 
 
-def test_who_waits(broker: Broker, topic: str) -> None:
+def test_who_waits(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         make(client, topic)
         nobody = client.ask(RequestCode.POLLING_INFO, look_ext(topic))
@@ -215,7 +222,7 @@ def test_who_waits(broker: Broker, topic: str) -> None:
 # ---- peeking ----
 
 
-def test_peeking_takes_nothing(broker: Broker, topic: str) -> None:
+def test_peeking_takes_nothing(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         for number in range(10):
             send(client, topic, b"%d" % number, queue_id=1)
@@ -233,7 +240,7 @@ def test_peeking_takes_nothing(broker: Broker, topic: str) -> None:
         assert peek(client, topic, maxMsgNums="0").ext["restNum"] == "3"
 
 
-def test_a_peek_is_bounded(broker: Broker, topic: str) -> None:
+def test_a_peek_is_bounded(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         for number in range(60):
             send(client, topic, b"%d" % number, queue_id=number % 4)
@@ -247,7 +254,7 @@ def test_a_peek_is_bounded(broker: Broker, topic: str) -> None:
 
 
 @pytest.mark.parametrize("code", ASKED)
-def test_refusals(broker: Broker, topic: str, code: int) -> None:
+def test_refusals(broker: BrokerProcess, topic: str, code: int) -> None:
     with broker.connect() as client:
         make(client, topic)
         for more, answered in (
@@ -273,7 +280,7 @@ def test_refusals(broker: Broker, topic: str, code: int) -> None:
 
 @pytest.mark.parametrize("code", ASKED)
 def test_a_group_that_may_not_consume(tmp_path: Path, topic: str, code: int) -> None:
-    with Broker(tmp_path / "store") as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as client:
         make(client, topic)
         body = b'{"groupName":"CG","consumeEnable":false}'
         assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == 0

@@ -9,20 +9,21 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process import Broker, Connection
-from tests.process.requests import send_ext
-from tests.process.stored import whole
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages
+from tests.support.requests import send_ext
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"
 
 
 @pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
-def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
-    with Broker(tmp_path / "store", "--set", f"flushDiskType={request.param}") as broker:
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "store", "--set", f"flushDiskType={request.param}") as broker:
         yield broker
 
 
-def register(connection: Connection, client_id: str, *groups: str) -> None:
+def register(connection: ClientSocket, client_id: str, *groups: str) -> None:
     body = {
         "clientID": client_id,
         "producerDataSet": [{"groupName": name} for name in groups],
@@ -36,7 +37,7 @@ def reply_ext(client_id: str | None = "asker@1", queue_id: int = 0, topic: str =
     return send_ext(topic, queue_id, i=f"MSG_TYPE\x01reply\x02CORRELATION_ID\x01c-1\x02{to}", f="257")
 
 
-def answer_push(asker: Connection, seen: list[RemotingCommand], code: int = 0) -> threading.Thread:
+def answer_push(asker: ClientSocket, seen: list[RemotingCommand], code: int = 0) -> threading.Thread:
     """In a thread: take one request of the broker and answer it."""
 
     def run() -> None:
@@ -50,7 +51,7 @@ def answer_push(asker: Connection, seen: list[RemotingCommand], code: int = 0) -
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2])
-def test_a_reply_reaches_who_asked_and_is_stored(broker: Broker, code: int) -> None:
+def test_a_reply_reaches_who_asked_and_is_stored(broker: BrokerProcess, code: int) -> None:
     long_names = {
         "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums", "e": "queueId",
         "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties", "j": "reconsumeTimes",
@@ -75,23 +76,23 @@ def test_a_reply_reaches_who_asked_and_is_stored(broker: Broker, code: int) -> N
         assert "CORRELATION_ID\x01c-1\x02" in push.ext["properties"]
         assert answer.code == 0
         assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("0", "0")
-        [record] = whole(replier, REPLIES)
+        [record] = read_messages(replier, REPLIES)
         assert answer.ext["msgId"].endswith(f"{record.physical_offset:016X}")
         assert record.body == b"the reply"
         assert record.properties["MSG_REGION"] == "DefaultRegion"
         assert "PUSH_REPLY_TIME" not in record.properties
 
 
-def test_a_reply_that_finds_nobody_is_stored_all_the_same(broker: Broker) -> None:
+def test_a_reply_that_finds_nobody_is_stored_all_the_same(broker: BrokerProcess) -> None:
     with broker.connect() as replier:
         answer = replier.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_ext("gone@1"), b"x")
         assert (answer.code, answer.remark) == (1, "push reply message fail, channel of <gone@1> not found.")
         answer = replier.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_ext(None), b"y")
         assert (answer.code, answer.remark) == (1, "reply message properties[REPLY_TO_CLIENT] is null")
-        assert [record.body for record in whole(replier, REPLIES)] == [b"x", b"y"]
+        assert [record.body for record in read_messages(replier, REPLIES)] == [b"x", b"y"]
 
 
-def test_a_client_that_refuses_its_reply(broker: Broker) -> None:
+def test_a_client_that_refuses_its_reply(broker: BrokerProcess) -> None:
     with broker.connect() as asker, broker.connect() as replier:
         register(asker, "asker@1", "PG_ASKER")
         thread = answer_push(asker, [], code=1)
@@ -100,7 +101,7 @@ def test_a_client_that_refuses_its_reply(broker: Broker) -> None:
         assert (answer.code, answer.remark) == (1, "push reply message to asker@1fail.")
 
 
-def test_a_client_that_left_gets_no_reply(broker: Broker) -> None:
+def test_a_client_that_left_gets_no_reply(broker: BrokerProcess) -> None:
     """Still known while one of its producer groups is left."""
     with broker.connect() as asker, broker.connect() as replier:
         register(asker, "asker@1", "PG_ONE", "PG_TWO")
@@ -114,7 +115,7 @@ def test_a_client_that_left_gets_no_reply(broker: Broker) -> None:
         assert answer.remark == "push reply message fail, channel of <asker@1> not found."
 
 
-def test_a_client_that_goes_away_during_the_push(broker: Broker) -> None:
+def test_a_client_that_goes_away_during_the_push(broker: BrokerProcess) -> None:
     with broker.connect() as replier:
         with broker.connect() as asker:
             register(asker, "asker@1", "PG_ASKER")
@@ -126,7 +127,7 @@ def test_a_client_that_goes_away_during_the_push(broker: Broker) -> None:
 
 def test_replies_need_not_be_stored(tmp_path: Path) -> None:
     with (
-        Broker(tmp_path / "store", "--set", "storeReplyMessageEnable=false") as broker,
+        BrokerProcess(tmp_path / "store", "--set", "storeReplyMessageEnable=false") as broker,
         broker.connect() as asker,
         broker.connect() as replier,
     ):
@@ -135,12 +136,12 @@ def test_replies_need_not_be_stored(tmp_path: Path) -> None:
         answer = replier.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_ext(), b"x")
         thread.join(10)
         assert (answer.code, answer.ext["msgId"], answer.ext["queueOffset"]) == (0, "0", "0")
-        assert whole(replier, REPLIES) == []
+        assert read_messages(replier, REPLIES) == []
 
 
 def test_waiting_replies_are_bounded(tmp_path: Path) -> None:
     with (
-        Broker(tmp_path / "store", "--set", "maxReplyBytesWaiting=65536") as broker,
+        BrokerProcess(tmp_path / "store", "--set", "maxReplyBytesWaiting=65536") as broker,
         broker.connect() as asker,
         broker.connect() as replier,
     ):
@@ -154,7 +155,7 @@ def test_waiting_replies_are_bounded(tmp_path: Path) -> None:
         assert replier.answer_to(first).code == 1
 
 
-def test_a_reply_to_a_forbidden_topic_is_refused(broker: Broker) -> None:
+def test_a_reply_to_a_forbidden_topic_is_refused(broker: BrokerProcess) -> None:
     with broker.connect() as replier:
         answer = replier.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_ext(topic="SCHEDULE_TOPIC_XXXX"), b"x")
         assert answer.code == ResponseCode.NO_PERMISSION

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from tests.process.connection import Connection
-from tests.process.requests import SUBSCRIPTION, pull, pull_ext, send, send_ext, topic_ext
-from tests.process.running import Broker
-from tests.process.witness import Witness
+from tests.process.latency_probe import LatencyProbe
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import SUBSCRIPTION, pull, pull_ext, send, send_ext, topic_ext
 
 HANDLERS = Path(__file__).resolve().parents[2] / "broker"
 NOT_SERVED = 3
@@ -33,15 +33,15 @@ GARBAGE = (
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("requests") / "store") as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("requests") / "store") as running:
         yield running
         assert running.stop() == 0
         assert "Traceback" not in running.log.read_text()
 
 
 @pytest.fixture
-def connection(broker: Broker) -> Iterator[Connection]:
+def connection(broker: BrokerProcess) -> Iterator[ClientSocket]:
     with broker.connect() as opened:
         yield opened
 
@@ -64,7 +64,7 @@ def sensible() -> dict[str, str]:
     )
 
 
-def answers(connection: Connection, asked: list[tuple[int, dict[str, str], bytes]]) -> dict[int, int]:
+def answers(connection: ClientSocket, asked: list[tuple[int, dict[str, str], bytes]]) -> dict[int, int]:
     """Ask all, read exactly one answer to each: place in `asked` → code."""
     opaques = {connection.send_request(*request): place for place, request in enumerate(asked)}
     found: dict[int, int] = {}
@@ -77,7 +77,7 @@ def answers(connection: Connection, asked: list[tuple[int, dict[str, str], bytes
     return found
 
 
-def test_every_code_without_fields(broker: Broker, connection: Connection) -> None:
+def test_every_code_without_fields(broker: BrokerProcess, connection: ClientSocket) -> None:
     found = answers(connection, [(code, {}, b"") for code in [*CODES, 9999, -1, 2**31 - 1]])
     served = [code for code in found.values() if code != NOT_SERVED]
     assert len(served) > 50
@@ -86,7 +86,7 @@ def test_every_code_without_fields(broker: Broker, connection: Connection) -> No
     assert "Traceback" not in broker.log.read_text()
 
 
-def test_every_code_with_each_field_garbage(broker: Broker, connection: Connection) -> None:
+def test_every_code_with_each_field_garbage(broker: BrokerProcess, connection: ClientSocket) -> None:
     base = sensible()
     draw = random.Random(3)
     probe = answers(connection, [(code, {}, b"") for code in CODES])
@@ -100,14 +100,14 @@ def test_every_code_with_each_field_garbage(broker: Broker, connection: Connecti
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b"null", b'"x"', b"1", b"{" * 5000, b"\xff" * 9, b'{"a":' * 500]
 )
-def test_every_code_with_a_bad_body(broker: Broker, connection: Connection, body: bytes) -> None:
+def test_every_code_with_a_bad_body(broker: BrokerProcess, connection: ClientSocket, body: bytes) -> None:
     base = sensible()
     assert len(answers(connection, [(code, base, body) for code in CODES])) == len(CODES)
     assert "Traceback" not in broker.log.read_text()
 
 
 @pytest.mark.parametrize("letter", "abcdefgh")
-def test_send_without_a_field_names_it(connection: Connection, letter: str) -> None:
+def test_send_without_a_field_names_it(connection: ClientSocket, letter: str) -> None:
     ext = send_ext("Fields")
     del ext[letter]
     answer = connection.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x")
@@ -118,7 +118,7 @@ def test_send_without_a_field_names_it(connection: Connection, letter: str) -> N
 
 @pytest.mark.parametrize("letter", "defgh")
 @pytest.mark.parametrize("text", ["", "x", "1.5", "9223372036854775808", "1e3"])
-def test_send_with_a_field_of_another_type_names_it(connection: Connection, letter: str, text: str) -> None:
+def test_send_with_a_field_of_another_type_names_it(connection: ClientSocket, letter: str, text: str) -> None:
     answer = connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Fields") | {letter: text}, b"x")
     assert answer.code == 1
     assert answer.remark is not None
@@ -128,7 +128,7 @@ def test_send_with_a_field_of_another_type_names_it(connection: Connection, lett
 @pytest.mark.parametrize(
     "topic", ["", " ", "a b", "../../etc", "a/b", "a\x00b", "ü", "t" * 128, "t" * 40_000]
 )
-def test_topic_names_are_checked(broker: Broker, connection: Connection, topic: str) -> None:
+def test_topic_names_are_checked(broker: BrokerProcess, connection: ClientSocket, topic: str) -> None:
     assert send(connection, topic, b"x").code not in (0, 5, 2)
     assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic)).code not in (0, 2)
     queues = {path.name for path in (broker.store / "consumequeue").glob("*")}
@@ -136,20 +136,20 @@ def test_topic_names_are_checked(broker: Broker, connection: Connection, topic: 
 
 
 @pytest.mark.parametrize("queue_id", [4, 4096, 2**31 - 1])
-def test_queue_ids_over_the_topic(connection: Connection, queue_id: int) -> None:
+def test_queue_ids_over_the_topic(connection: ClientSocket, queue_id: int) -> None:
     assert send(connection, "Bounded", b"x").code == 0
     answer = send(connection, "Bounded", b"x", queue_id)
     assert answer.code == 29 or "queueId" in (answer.remark or "")
     assert answer.code != 0
 
 
-def test_a_negative_queue_id_chooses_one(connection: Connection) -> None:
+def test_a_negative_queue_id_chooses_one(connection: ClientSocket) -> None:
     answer = send(connection, "Any", b"x", -1)
     assert answer.code == 0
     assert 0 <= int(answer.ext["queueId"]) < 4
 
 
-def test_bodies_over_the_limit(connection: Connection) -> None:
+def test_bodies_over_the_limit(connection: ClientSocket) -> None:
     limit = 4 << 20
     assert send(connection, "Big", bytes(limit)).code == 0
     answer = send(connection, "Big", bytes(limit + 1))
@@ -157,7 +157,7 @@ def test_bodies_over_the_limit(connection: Connection) -> None:
     assert str(limit) in (answer.remark or "")
 
 
-def test_properties_over_the_limit(connection: Connection) -> None:
+def test_properties_over_the_limit(connection: ClientSocket) -> None:
     ext = send_ext("Props", i="k\x01" + "v" * 32_767 + "\x02")
     assert connection.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x").code == 13
     fits = send_ext("Props", i="k\x01" + "v" * 32_000 + "\x02")
@@ -165,7 +165,7 @@ def test_properties_over_the_limit(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("queue_id", ["-1", "4", "2147483647", "-2147483648"])
-def test_pulls_of_queues_that_are_not(connection: Connection, queue_id: str) -> None:
+def test_pulls_of_queues_that_are_not(connection: ClientSocket, queue_id: str) -> None:
     assert send(connection, "Pulled", b"x").code == 0
     answer = pull(connection, "Pulled", queueId=queue_id)
     assert answer.code not in (0, 19)
@@ -173,7 +173,7 @@ def test_pulls_of_queues_that_are_not(connection: Connection, queue_id: str) -> 
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1, 10**12])
-def test_pulls_at_offsets_that_are_not(connection: Connection, offset: int) -> None:
+def test_pulls_at_offsets_that_are_not(connection: ClientSocket, offset: int) -> None:
     assert send(connection, "Offsets", b"x").code == 0
     answer = pull(connection, "Offsets", offset)
     assert answer.code == 21
@@ -181,7 +181,7 @@ def test_pulls_at_offsets_that_are_not(connection: Connection, offset: int) -> N
 
 
 @pytest.mark.parametrize("count", ["-1", "0", "1", "-2147483648", "2147483647"])
-def test_counts_are_bounded(connection: Connection, count: str) -> None:
+def test_counts_are_bounded(connection: ClientSocket, count: str) -> None:
     assert send(connection, "Counts", b"x").code == 0
     assert pull(connection, "Counts", maxMsgNums=count).code == 0
 
@@ -207,7 +207,7 @@ def batches() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", batches())
-def test_batches_that_are_none_are_refused_whole(connection: Connection, name: str) -> None:
+def test_batches_that_are_none_are_refused_whole(connection: ClientSocket, name: str) -> None:
     topic = "Batch"
     send(connection, topic, b"before")
     ends = {"topic": topic, "queueId": "0"}
@@ -217,7 +217,7 @@ def test_batches_that_are_none_are_refused_whole(connection: Connection, name: s
     assert connection.ask(RequestCode.GET_MAX_OFFSET, ends).ext["offset"] == before
 
 
-def test_a_batch_in_a_batch_is_one_body(connection: Connection) -> None:
+def test_a_batch_in_a_batch_is_one_body(connection: ClientSocket) -> None:
     inner = item(b"a") + item(b"b")
     answer = connection.ask(RequestCode.SEND_BATCH_MESSAGE, send_ext("Nested", m="true"), item(inner))
     assert answer.code == 0
@@ -227,7 +227,7 @@ def test_a_batch_in_a_batch_is_one_body(connection: Connection) -> None:
     assert inner in pull(connection, "Nested").body
 
 
-def test_a_zlib_bomb_does_not_burst(broker: Broker) -> None:
+def test_a_zlib_bomb_does_not_burst(broker: BrokerProcess) -> None:
     packer = zlib.compressobj(9)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(512)) + packer.flush()
     ext = {
@@ -235,12 +235,12 @@ def test_a_zlib_bomb_does_not_burst(broker: Broker) -> None:
         "brokerId": "0", "compressed": "true", "bodyCrc32": str(zlib.crc32(bomb) & 0x7FFFFFFF),
     }  # fmt: skip
     before = broker.anonymous_kib()
-    with Witness(broker), broker.connect_name_server() as naming:
+    with LatencyProbe(broker), broker.connect_name_server() as naming:
         assert naming.ask(RequestCode.REGISTER_BROKER, ext, bomb).code != 0
     assert broker.anonymous_kib() - before < 150_000
 
 
-def test_unknown_expression_and_subscription(connection: Connection) -> None:
+def test_unknown_expression_and_subscription(connection: ClientSocket) -> None:
     assert send(connection, "Filter", b"x").code == 0
     assert pull(connection, "Filter", expressionType="SQL92", subscription="a > 1").code == 1
     assert pull(connection, "Filter", expressionType="NONSENSE").code == 1

@@ -10,15 +10,15 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.local_broker import READY
-from tests.process.connection import Connection
-from tests.process.requests import pull_ext, send, send_ext
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull_ext, send, send_ext
 
 LOOPBACK = "127.0.0.1"
 
 
 def test_ready_line_tells_where_it_listens(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker:
+    with BrokerProcess(tmp_path / "store") as broker:
         assert READY.fullmatch(broker.line)
         assert f"store {tmp_path / 'store'}," in broker.line
         assert broker.address[0] == LOOPBACK
@@ -30,7 +30,7 @@ def test_ready_line_tells_where_it_listens(tmp_path: Path) -> None:
 
 
 def test_only_loopback_listens(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker:
+    with BrokerProcess(tmp_path / "store") as broker:
         inodes = set()
         for fd in Path(f"/proc/{broker.process.pid}/fd").iterdir():
             found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(fd))
@@ -43,14 +43,14 @@ def test_only_loopback_listens(tmp_path: Path) -> None:
 
 
 def test_vip_port_takes_sends_and_refuses_pulls(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker, Connection((LOOPBACK, broker.address[1] - 2)) as vip:
+    with BrokerProcess(tmp_path / "store") as broker, ClientSocket((LOOPBACK, broker.address[1] - 2)) as vip:
         assert send(vip, "Vip", b"over the VIP port").code == 0
         assert vip.ask(RequestCode.PULL_MESSAGE, pull_ext("Vip")).code == 3
         assert vip.ask(RequestCode.LITE_PULL_MESSAGE, pull_ext("Vip")).code == 3
 
 
 def test_name_server_off(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store", "--namesrv-listen", "off") as broker:
+    with BrokerProcess(tmp_path / "store", "--namesrv-listen", "off") as broker:
         assert broker.name_server is None
         with broker.connect() as connection:
             assert send(connection, "Alone", b"x").code == 0
@@ -60,7 +60,7 @@ def test_name_server_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_signal_under_load_stops_cleanly(tmp_path: Path, number: signal.Signals, flush: str) -> None:
-    with Broker(tmp_path / "store", "--set", f"flushDiskType={flush}") as broker:
+    with BrokerProcess(tmp_path / "store", "--set", f"flushDiskType={flush}") as broker:
         flowing = threading.Event()
         acknowledged: list[int] = []
 
@@ -90,7 +90,7 @@ def test_signal_under_load_stops_cleanly(tmp_path: Path, number: signal.Signals,
             thread.join()
         assert not (broker.store / "abort").exists()
         assert "Traceback" not in broker.log.read_text()
-    with Broker(tmp_path / "store") as again, again.connect() as connection:
+    with BrokerProcess(tmp_path / "store") as again, again.connect() as connection:
         ext = {"topic": "Load", "queueId": "0"}
         stored = int(connection.ask(RequestCode.GET_MAX_OFFSET, ext).ext["offset"])
         assert stored >= len(acknowledged) > 0
@@ -98,7 +98,7 @@ def test_signal_under_load_stops_cleanly(tmp_path: Path, number: signal.Signals,
 
 def test_second_signal_stops_at_once(tmp_path: Path) -> None:
     """The clean stop is kept busy by a peer that leaves a flood of answers unread."""
-    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert send(connection, "Unread", bytes(200_000)).code == 0
         for _ in range(100):
             connection.send_request(RequestCode.PULL_MESSAGE, pull_ext("Unread"))

@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from tests.process.requests import read_queue, send
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import read_queue, send
 
 
 def test_a_damaged_entry_is_put_right_and_said_once(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker, broker.connect() as connection:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         for number in range(10):
             assert send(connection, "T", b"%d" % number).code == 0
         queue = tmp_path / "store" / "consumequeue" / "T" / "0" / f"{0:020d}"

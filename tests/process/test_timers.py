@@ -10,36 +10,37 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process import Broker, Connection
-from tests.process.requests import send_ext
-from tests.process.stored import wait_for, whole
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages, wait_for_messages
+from tests.support.requests import send_ext
 
 QUICK = "--set", "timerPrecisionMs=100", "--set", "recallMessageEnable=true"
 
 
-def timed(connection: Connection, topic: str, body: bytes, **properties: str) -> RemotingCommand:
+def timed(connection: ClientSocket, topic: str, body: bytes, **properties: str) -> RemotingCommand:
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
     return connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext(topic, i=text), body)
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "store", *QUICK) as broker:
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker:
         yield broker
 
 
-def test_a_message_comes_when_it_is_due(broker: Broker) -> None:
+def test_a_message_comes_when_it_is_due(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         began = time.time()
         answer = timed(client, "Later", b"1", TIMER_DELAY_MS="700", TAGS="t")
         assert answer.code == 0
         assert answer.ext["queueId"] == "0"
-        assert whole(client, "Later") == []
-        [record] = wait_for(client, "Later", 1)
+        assert read_messages(client, "Later") == []
+        [record] = wait_for_messages(client, "Later", 1)
         assert 0.69 <= time.time() - began < 3
         properties = record.properties
         assert (properties["TAGS"], properties["REAL_TOPIC"], properties["REAL_QID"]) == ("t", "Later", "0")
-        [waiting] = whole(client, "rmq_sys_wheel_timer")
+        [waiting] = read_messages(client, "rmq_sys_wheel_timer")
         assert answer.ext["msgId"].endswith(f"{waiting.physical_offset:016X}")
 
 
@@ -53,17 +54,20 @@ def test_a_message_comes_when_it_is_due(broker: Broker) -> None:
     ],
 )
 def test_what_the_timer_does_not_take(
-    broker: Broker, properties: dict[str, str], code: int, remark: str
+    broker: BrokerProcess, properties: dict[str, str], code: int, remark: str
 ) -> None:
     with broker.connect() as client:
         answer = timed(client, "Never", b"x", **properties)
         assert answer.code == code
         assert remark in str(answer.remark)
-        assert whole(client, "rmq_sys_wheel_timer") == []
+        assert read_messages(client, "rmq_sys_wheel_timer") == []
 
 
 def test_without_the_wheel_timers_are_refused(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store", "--set", "timerWheelEnable=false") as broker, broker.connect() as client:
+    with (
+        BrokerProcess(tmp_path / "store", "--set", "timerWheelEnable=false") as broker,
+        broker.connect() as client,
+    ):
         answer = timed(client, "Never", b"x", TIMER_DELAY_SEC="1")
         assert (answer.code, answer.remark) == (
             ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false",
@@ -75,22 +79,22 @@ def test_without_the_wheel_timers_are_refused(tmp_path: Path) -> None:
         assert table["timerCongestNum"] == "0"
 
 
-def recall(connection: Connection, topic: str, handle: str) -> RemotingCommand:
+def recall(connection: ClientSocket, topic: str, handle: str) -> RemotingCommand:
     ext = {"producerGroup": "PG", "topic": topic, "recallHandle": handle}
     return connection.ask(RequestCode.RECALL_MESSAGE, ext)
 
 
-def test_a_recalled_message_does_not_come(broker: Broker) -> None:
+def test_a_recalled_message_does_not_come(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         answers = [timed(client, "Back", b"%d" % number, TIMER_DELAY_MS="1500") for number in range(3)]
         answer = recall(client, "Back", answers[1].ext["recallHandle"])
         assert answer.code == 0
         assert answer.ext["msgId"] == answers[1].ext["transactionId"]
         timed(client, "Back", b"end", TIMER_DELAY_MS="2000")
-        assert [record.body for record in wait_for(client, "Back", 3)] == [b"0", b"2", b"end"]
+        assert [record.body for record in wait_for_messages(client, "Back", 3)] == [b"0", b"2", b"end"]
 
 
-def test_recalls_are_checked(broker: Broker) -> None:
+def test_recalls_are_checked(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         handle = timed(client, "Back", b"x", TIMER_DELAY_MS="300").ext["recallHandle"]
         assert recall(client, "None", handle).code == ResponseCode.TOPIC_NOT_EXIST
@@ -98,13 +102,13 @@ def test_recalls_are_checked(broker: Broker) -> None:
             answer = recall(client, "Back", text)
             assert answer.code in (ResponseCode.ILLEGAL_OPERATION, ResponseCode.SYSTEM_ERROR), text
         assert recall(client, "TBW102", handle).remark == "recall failed, topic not match"
-        wait_for(client, "Back", 1)
+        wait_for_messages(client, "Back", 1)
         late = recall(client, "Back", handle)
         assert (late.code, late.remark) == (604, "recall failed, timestamp invalid")
 
 
 def test_recalls_are_forbidden_unless_enabled(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as client:
         handle = timed(client, "Back", b"x", TIMER_DELAY_SEC="30").ext["recallHandle"]
         answer = recall(client, "Back", handle)
         assert (answer.code, answer.remark) == (
@@ -112,7 +116,7 @@ def test_recalls_are_forbidden_unless_enabled(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-def test_tools_see_how_far_the_timer_came(broker: Broker) -> None:
+def test_tools_see_how_far_the_timer_came(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         for _ in range(3):
             timed(client, "Seen", b"x", TIMER_DELAY_SEC="60")
@@ -130,7 +134,7 @@ def test_tools_see_how_far_the_timer_came(broker: Broker) -> None:
         assert metrics["timingCount"]["Seen"]["count"] == 3
 
 
-def flood(connection: Connection, topic: str, count: int, deliver_ms: int) -> None:
+def flood(connection: ClientSocket, topic: str, count: int, deliver_ms: int) -> None:
     properties = f"TIMER_DELIVER_MS\x01{deliver_ms}\x02"
     for start in range(0, count, 500):
         opaques = [
@@ -147,15 +151,15 @@ def flood(connection: Connection, topic: str, count: int, deliver_ms: int) -> No
 def test_a_due_slot_goes_on_after_a_restart(tmp_path: Path, end: str, flush: str) -> None:
     """Ended in the middle of 3,000 messages of one slot: none lost, none twice, the order kept."""
     count, options = 3000, (*QUICK, "--set", f"flushDiskType={flush}")
-    with Broker(tmp_path / "store", *options) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *options) as broker, broker.connect() as client:
         flood(client, "Flood", count, int(time.time() * 1000) + 3000)
-        while len(whole(client, "Flood")) <= 300:
+        while len(read_messages(client, "Flood")) <= 300:
             time.sleep(0.001)
         broker.kill() if end == "kill" else broker.stop()
-    with Broker(tmp_path / "store", *options) as broker, broker.connect() as client:
-        wait_for(client, "Flood", count)
+    with BrokerProcess(tmp_path / "store", *options) as broker, broker.connect() as client:
+        wait_for_messages(client, "Flood", count)
         time.sleep(0.3)
-        assert [int(record.body) for record in whole(client, "Flood")] == list(range(count))
+        assert [int(record.body) for record in read_messages(client, "Flood")] == list(range(count))
 
 
 def test_kills_while_messages_come_and_go(tmp_path: Path) -> None:
@@ -163,20 +167,20 @@ def test_kills_while_messages_come_and_go(tmp_path: Path) -> None:
     answered: list[int] = []
     number = 0
     for _ in range(5):
-        with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+        with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
             for _ in range(300):
                 delay = str(number * 37 % 900)
                 if timed(client, "Load", b"%d" % number, TIMER_DELAY_MS=delay).code == 0:
                     answered.append(number)
                 number += 1
             broker.kill()
-    with Broker(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
-        wait_for(client, "Load", len(answered))
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+        wait_for_messages(client, "Load", len(answered))
         time.sleep(1)
-        assert sorted(int(record.body) for record in whole(client, "Load")) == answered
+        assert sorted(int(record.body) for record in read_messages(client, "Load")) == answered
 
 
-def test_thousands_due_at_once_do_not_stall_others(broker: Broker) -> None:
+def test_thousands_due_at_once_do_not_stall_others(broker: BrokerProcess) -> None:
     with broker.connect() as client, broker.connect() as other:
         flood(client, "Burst", 5000, int(time.time() * 1000) + 3000)
         slowest = 0.0

@@ -13,9 +13,10 @@ import pytest
 from firearrow._native.store.record import Record, decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process import Broker, Connection
-from tests.process.requests import pull_ext, send_ext
-from tests.process.stored import wait_for, whole
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.messages import read_messages, wait_for_messages
+from tests.support.requests import pull_ext, send_ext
 
 SOON = (
     "--set", "transactionTimeOut=400", "--set", "transactionCheckInterval=200",
@@ -32,7 +33,7 @@ class Half(NamedTuple):
     physical_offset: str
 
 
-def join(connection: Connection, group: str = "PG") -> None:
+def join(connection: ClientSocket, group: str = "PG") -> None:
     beat = {
         "clientID": f"{group}@{id(connection)}", "consumerDataSet": [], "heartbeatFingerprint": 0,
         "producerDataSet": [{"groupName": group}], "withoutSub": False,
@@ -50,7 +51,7 @@ def half_of(answer: RemotingCommand) -> Half:
     return Half(answer.ext["queueOffset"], str(int(answer.ext["msgId"][-16:], 16)))
 
 
-def prepare(connection: Connection, topic: str, body: bytes, **more: str) -> Half:
+def prepare(connection: ClientSocket, topic: str, body: bytes, **more: str) -> Half:
     answer = connection.ask(RequestCode.SEND_MESSAGE_V2, half_ext(topic, f"KEY{body.hex()}", **more), body)
     assert answer.ext["queueId"] == "1"
     assert answer.ext["transactionId"] == f"KEY{body.hex()}"
@@ -64,7 +65,7 @@ def end_ext(half: Half, what: int, checked: bool = False) -> dict[str, str]:
     }  # fmt: skip
 
 
-def end(connection: Connection, half: Half, what: int, checked: bool = False) -> RemotingCommand:
+def end(connection: ClientSocket, half: Half, what: int, checked: bool = False) -> RemotingCommand:
     return connection.ask(RequestCode.END_TRANSACTION, end_ext(half, what, checked))
 
 
@@ -74,7 +75,7 @@ def of_check(request: RemotingCommand) -> tuple[Half, Record]:
     return half, decode(request.body)
 
 
-def await_check(connection: Connection) -> tuple[Half, Record]:
+def await_check(connection: ClientSocket) -> tuple[Half, Record]:
     """The next check that the broker asks of this connection."""
     while not connection.requests:
         command = connection.receive()
@@ -84,38 +85,38 @@ def await_check(connection: Connection) -> tuple[Half, Record]:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "store", *SOON) as broker:
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "store", *SOON) as broker:
         yield broker
 
 
 @pytest.fixture(scope="module")
-def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One for all tests of refused fields."""
-    with Broker(tmp_path_factory.mktemp("fields") / "store", *LATE) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("fields") / "store", *LATE) as broker:
         yield broker
 
 
-def test_a_committed_message_as_it_is_stored(broker: Broker) -> None:
+def test_a_committed_message_as_it_is_stored(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         half = prepare(client, "Tx", b"paid", KEYS="k")
-        assert whole(client, "Tx", 1) == []
+        assert read_messages(client, "Tx", 1) == []
         assert end(client, half, COMMIT).code == 0
-        [final] = whole(client, "Tx", 1)
+        [final] = read_messages(client, "Tx", 1)
         assert (final.body, final.queue_offset, final.sys_flag) == (b"paid", 0, 8)
         assert final.prepared_offset == int(half.physical_offset)
         kept = {"TRAN_MSG": "true", "PGROUP": "PG", "TAGS": "t", "WAIT": "true", "KEYS": "k"}
         assert kept.items() <= final.properties.items()
         assert final.properties["__transactionId__"] == final.properties["UNIQ_KEY"] == f"KEY{b'paid'.hex()}"
         assert not {"REAL_TOPIC", "REAL_QID"} & final.properties.keys()
-        [prepared] = whole(client, HALF)
+        [prepared] = read_messages(client, HALF)
         assert (prepared.properties["REAL_TOPIC"], prepared.properties["REAL_QID"]) == ("Tx", "1")
         assert (prepared.sys_flag, prepared.born_timestamp) == (0, final.born_timestamp)
-        [mark] = whole(client, OP)
+        [mark] = read_messages(client, OP)
         assert (mark.body, mark.properties) == (b"0,", {"WAIT": "true", "TAGS": "d"})
 
 
-def test_a_oneway_commit_wakes_who_waits_for_the_topic(broker: Broker) -> None:
+def test_a_oneway_commit_wakes_who_waits_for_the_topic(broker: BrokerProcess) -> None:
     with broker.connect() as client, broker.connect() as consumer:
         half = prepare(client, "Wake", b"now")
         ext = pull_ext("Wake", queue_id=1, sysFlag="6", suspendTimeoutMillis="20000")
@@ -127,16 +128,16 @@ def test_a_oneway_commit_wakes_who_waits_for_the_topic(broker: Broker) -> None:
         assert time.monotonic() - began < 5
 
 
-def test_rolled_back_is_never_visible(broker: Broker) -> None:
+def test_rolled_back_is_never_visible(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         half = prepare(client, "Tx", b"no")
         assert end(client, half, ROLLBACK).code == 0
         assert end(client, half, COMMIT).code == 0
-        assert whole(client, "Tx", 1) == []
-        assert [mark.body for mark in whole(client, OP)] == [b"0,"]
+        assert read_messages(client, "Tx", 1) == []
+        assert [mark.body for mark in read_messages(client, OP)] == [b"0,"]
 
 
-def test_unknown_is_asked_until_it_is_known(broker: Broker) -> None:
+def test_unknown_is_asked_until_it_is_known(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         join(client)
         first = prepare(client, "Tx", b"when asked")
@@ -149,13 +150,13 @@ def test_unknown_is_asked_until_it_is_known(broker: Broker) -> None:
         assert end(client, half, COMMIT, checked=True).code == 0
         time.sleep(0.7)
         join(client)
-        assert [record.body for record in whole(client, "Tx", 1)] == [b"when asked"]
+        assert [record.body for record in read_messages(client, "Tx", 1)] == [b"when asked"]
         assert {
             of_check(request)[1].properties["TRANSACTION_CHECK_TIMES"] for request in client.requests
         } <= {"3"}
 
 
-def test_any_living_producer_of_the_group_is_asked(broker: Broker) -> None:
+def test_any_living_producer_of_the_group_is_asked(broker: BrokerProcess) -> None:
     with broker.connect() as other, broker.connect() as client:
         join(other, "OTHER")
         with broker.connect() as gone:
@@ -165,40 +166,40 @@ def test_any_living_producer_of_the_group_is_asked(broker: Broker) -> None:
         half, shown = await_check(client)
         assert shown.body == b"orphan"
         assert end(client, half, COMMIT, checked=True).code == 0
-        assert [record.body for record in whole(client, "Tx", 1)] == [b"orphan"]
+        assert [record.body for record in read_messages(client, "Tx", 1)] == [b"orphan"]
         join(other, "OTHER")
         assert other.requests == []
 
 
 def test_given_up_and_resumed(tmp_path: Path) -> None:
     with (
-        Broker(tmp_path / "store", *SOON, "--set", "transactionCheckMax=1") as broker,
+        BrokerProcess(tmp_path / "store", *SOON, "--set", "transactionCheckMax=1") as broker,
         broker.connect() as client,
     ):
         prepare(client, "Tx", b"forgotten")
         while client.ask(RequestCode.PULL_MESSAGE, pull_ext(DISCARD)).code == ResponseCode.TOPIC_NOT_EXIST:
             time.sleep(0.05)
-        [given_up] = wait_for(client, DISCARD, 1)
+        [given_up] = wait_for_messages(client, DISCARD, 1)
         assert given_up.body == b"forgotten"
         join(client)
         message_id = (given_up.store_host + given_up.physical_offset.to_bytes(8)).hex().upper()
         assert client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id}).code == 0
         half, _ = await_check(client)
         assert end(client, half, COMMIT, checked=True).code == 0
-        assert [record.body for record in whole(client, "Tx", 1)] == [b"forgotten"]
+        assert [record.body for record in read_messages(client, "Tx", 1)] == [b"forgotten"]
         answer = client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": "nonsense"})
         assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
 @pytest.mark.parametrize("delay", ["DELAY", "TIMER_DELAY_SEC"])
-def test_a_delay_counts_from_the_commit(broker: Broker, delay: str) -> None:
+def test_a_delay_counts_from_the_commit(broker: BrokerProcess, delay: str) -> None:
     with broker.connect() as client:
         half = prepare(client, "Tx", b"later", **{delay: "1"})
         time.sleep(1.2)
         assert end(client, half, COMMIT).code == 0
-        assert whole(client, "Tx", 1) == []
+        assert read_messages(client, "Tx", 1) == []
         deadline = time.monotonic() + 10
-        while not (found := whole(client, "Tx", 1)):
+        while not (found := read_messages(client, "Tx", 1)):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert [record.body for record in found] == [b"later"]
@@ -213,7 +214,7 @@ def test_a_delay_counts_from_the_commit(broker: Broker, delay: str) -> None:
         {"commitLogOffset": str(1 << 70)},
     ],
 )
-def test_a_bad_field_is_named(lasting: Broker, broken: dict[str, str]) -> None:
+def test_a_bad_field_is_named(lasting: BrokerProcess, broken: dict[str, str]) -> None:
     with lasting.connect() as client:
         half = prepare(client, "Tx", b"x")
         answer = client.ask(RequestCode.END_TRANSACTION, end_ext(half, COMMIT) | broken)
@@ -223,7 +224,7 @@ def test_a_bad_field_is_named(lasting: Broker, broken: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("gone", ["producerGroup", "tranStateTableOffset", "commitLogOffset", "msgId"])
-def test_a_missing_field_is_named(lasting: Broker, gone: str) -> None:
+def test_a_missing_field_is_named(lasting: BrokerProcess, gone: str) -> None:
     with lasting.connect() as client:
         ext = end_ext(prepare(client, "Tx", b"x"), COMMIT)
         del ext[gone]
@@ -232,7 +233,7 @@ def test_a_missing_field_is_named(lasting: Broker, gone: str) -> None:
         assert gone in str(answer.remark)
 
 
-def test_forbidden_by_the_option(broker: Broker) -> None:
+def test_forbidden_by_the_option(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"rejectTransactionMessage=true").code == 0
         answer = client.ask(RequestCode.SEND_MESSAGE_V2, half_ext("Tx", "K"), b"x")
@@ -245,19 +246,19 @@ def test_forbidden_by_the_option(broker: Broker) -> None:
 def test_a_restart_in_the_middle(tmp_path: Path, flush: str, how: str) -> None:
     """Decided stays decided, what is open is asked for and nothing else is."""
     options = "--set", f"flushDiskType={flush}"
-    with Broker(tmp_path / "store", *LATE, *options) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *LATE, *options) as broker, broker.connect() as client:
         halves = [prepare(client, "Tx", b"%d" % number) for number in range(60)]
         for number, half in enumerate(halves):
             if number % 3 < 2:
                 assert end(client, half, COMMIT if number % 3 == 0 else ROLLBACK).code == 0
         broker.kill() if how == "kill" else broker.stop()
-    with Broker(tmp_path / "store", *SOON, *options) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *SOON, *options) as broker, broker.connect() as client:
         join(client)
         asked = {await_check(client)[1].body for _ in range(20)}
         assert asked == {b"%d" % number for number in range(2, 60, 3)}
         for half in halves:
             assert end(client, half, COMMIT).code == 0
-        found = [int(record.body) for record in whole(client, "Tx", 1)]
+        found = [int(record.body) for record in read_messages(client, "Tx", 1)]
         assert sorted(found) == sorted([*range(0, 60, 3), *(int(body) for body in asked)])
 
 
@@ -267,13 +268,13 @@ def test_killed_while_many_are_decided_and_asked_for(tmp_path: Path, flush: str)
     options = (*SOON, "--set", f"flushDiskType={flush}", "--set", "transactionCheckMax=1000")
     producer = Flaky(random.Random(5))
     for _ in range(4):
-        with Broker(tmp_path / "store", *options) as broker, broker.connect() as client:
+        with BrokerProcess(tmp_path / "store", *options) as broker, broker.connect() as client:
             join(client)
             producer.work(client, broker)
-    with Broker(tmp_path / "store", *options) as broker, broker.connect() as client:
+    with BrokerProcess(tmp_path / "store", *options) as broker, broker.connect() as client:
         join(client)
         producer.settle(client)
-        producer.check([record.body for record in whole(client, "Tx", 1)])
+        producer.check([record.body for record in read_messages(client, "Tx", 1)])
         time.sleep(1)
         join(client)
         assert client.requests == []
@@ -290,7 +291,7 @@ class Flaky:
         self.tried: dict[bytes, int] = {}
         self.answered: dict[bytes, int] = {}
 
-    def work(self, client: Connection, broker: Broker) -> None:
+    def work(self, client: ClientSocket, broker: BrokerProcess) -> None:
         """Some hundred transactions; the broker dies among their answers."""
         bodies = [b"%d" % number for number in range(self._count, self._count + 300)]
         self._count += len(bodies)
@@ -317,7 +318,7 @@ class Flaky:
         except ConnectionError:
             return
 
-    def _hear(self, client: Connection, waiting: dict[int, tuple[bytes, int]]) -> None:
+    def _hear(self, client: ClientSocket, waiting: dict[int, tuple[bytes, int]]) -> None:
         """At least half of the window."""
         while len(waiting) > WINDOW // 2:
             command = client.receive()
@@ -326,7 +327,7 @@ class Flaky:
                 body, what = waiting.pop(command.opaque)
                 self.answered[body] = what
 
-    def settle(self, client: Connection) -> None:
+    def settle(self, client: ClientSocket) -> None:
         """Roll back all that is asked for, until nothing has been for a while."""
         self.asked: Counter[bytes] = Counter()
         client.socket.settimeout(2)
@@ -350,7 +351,7 @@ class Flaky:
         assert self.halves.keys() - self.tried.keys() <= self.asked.keys()
 
 
-def test_a_thousand_that_are_due_at_once_do_not_stall_others(broker: Broker) -> None:
+def test_a_thousand_that_are_due_at_once_do_not_stall_others(broker: BrokerProcess) -> None:
     with broker.connect() as client, broker.connect() as other:
         for number in range(3000):
             client.send_request(RequestCode.SEND_MESSAGE_V2, half_ext("Tx", f"K{number}"), b"x")

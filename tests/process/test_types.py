@@ -6,32 +6,32 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from tests.process import Broker
-from tests.process.requests import send_ext, topic_ext
-from tests.process.stored import whole
+from tests.support.broker_process import BrokerProcess
+from tests.support.messages import read_messages
+from tests.support.requests import send_ext, topic_ext
 
 LITE_CODES = (200070, 200071, 200072, 200074, 200076, 200077, 200078, 200079)
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "store", "--set", "traceTopicEnable=true") as broker:
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "store", "--set", "traceTopicEnable=true") as broker:
         yield broker
 
 
-def test_any_message_goes_to_a_topic_of_any_type(broker: Broker) -> None:
+def test_any_message_goes_to_a_topic_of_any_type(broker: BrokerProcess) -> None:
     """Apache's proxy holds types to topics, its broker does not."""
     with broker.connect() as client:
         ext = topic_ext("Typed", 1) | {"attributes": "+message.type=FIFO"}
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
         for properties in ("", "__SHARDINGKEY\x01k\x02", "_SYS_MSG_PRIORITY_\x013\x02"):
             assert client.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Typed", i=properties), b"x").code == 0
-        _, ordered, urgent = whole(client, "Typed")
+        _, ordered, urgent = read_messages(client, "Typed")
         assert ordered.properties["__SHARDINGKEY"] == "k"
         assert urgent.properties["_SYS_MSG_PRIORITY_"] == "3"
 
 
-def test_a_topic_of_mixed_types_needs_an_option(broker: Broker) -> None:
+def test_a_topic_of_mixed_types_needs_an_option(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         ext = topic_ext("Mixed", 1) | {"attributes": "+message.type=MIXED"}
         refused = client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
@@ -44,18 +44,18 @@ def test_a_topic_of_mixed_types_needs_an_option(broker: Broker) -> None:
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
 
 
-def test_lite_requests_are_unknown_and_lite_messages_plain(broker: Broker) -> None:
+def test_lite_requests_are_unknown_and_lite_messages_plain(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         for code in LITE_CODES:
             assert client.ask(code).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         properties = "__LITE_TOPIC\x01room\x02"
         assert client.ask(RequestCode.SEND_MESSAGE_V2, send_ext("Rooms", i=properties), b"x").code == 0
-        [record] = whole(client, "Rooms")
+        [record] = read_messages(client, "Rooms")
         assert record.properties["__LITE_TOPIC"] == "room"
         assert "INNER_MULTI_DISPATCH" not in record.properties
 
 
-def test_a_trace_is_found_by_the_id_of_its_message(broker: Broker) -> None:
+def test_a_trace_is_found_by_the_id_of_its_message(broker: BrokerProcess) -> None:
     """As `queryMsgTraceById` asks: by key in the trace topic."""
     with broker.connect() as client:
         message_id = "C00002025FFF4E0E2F2A679687CE003A"

@@ -20,10 +20,10 @@ from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.offline import by_index
 from firearrow.spark_tools.sessions import register
-from tests.spark.damaging import COUNT, fill
-from tests.spark.indexed import fill_indexed
+from tests.spark.damaged_store import COUNT, fill
+from tests.spark.indexed_store import fill_indexed
 from tests.spark.stores import BROKER, SETTINGS, Golden, KnownStore, send_known, unpacked
-from tests.store.stores import open_store
+from tests.support.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,10 +57,12 @@ def java_lack() -> str | None:
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     if java is None:
         return f"needs Java {JAVA_MIN}, and there is no java"
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    version = re.search(r'version "(\d+)', told)
+    version_text = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+    ).stderr
+    version = re.search(r'version "(\d+)', version_text)
     if version is None or int(version[1]) < JAVA_MIN:
-        return f"needs Java {JAVA_MIN}, and {java} is {told.splitlines()[0] if told else 'silent'}"
+        return f"needs Java {JAVA_MIN}, and {java} is {version_text.splitlines()[0] if version_text else 'silent'}"
     return None
 
 

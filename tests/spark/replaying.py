@@ -16,7 +16,7 @@ from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.origin import QueueRange
-from tests.spark.alone import Alone
+from tests.spark.in_process_context import InProcessSparkContext
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Job:
 
     cli: typer.Typer
     folder: Path
-    alone: Alone
+    alone: InProcessSparkContext
 
     def __call__(self, *arguments: str, checkpoint: str = "checkpoint") -> Ran:
         """With a checkpoint and a report below `folder`."""
@@ -48,7 +48,7 @@ class Job:
 
 
 def job(cli: typer.Typer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    alone = Alone()
+    alone = InProcessSparkContext()
     monkeypatch.setattr(lane, "context", lambda _: alone)
     return Job(cli, folder, alone)
 
@@ -77,7 +77,7 @@ def bodies(root: Path, topic: str) -> dict[int, list[bytes]]:
     }
 
 
-def prints(root: Path) -> dict[str, tuple[int, str]]:
+def file_hashes(root: Path) -> dict[str, tuple[int, str]]:
     """Time of change and digest of every file of a store."""
     return {
         str(path.relative_to(root)): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())

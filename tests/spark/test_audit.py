@@ -19,7 +19,7 @@ from firearrow.spark_tools.errors import OptionWrong, StoreUnreadable
 from firearrow.spark_tools.offline.config import group_offsets
 from tests.spark.record_bytes import record_bytes
 from tests.spark.stores import SETTINGS, TOPICS, Golden, KnownStore, send_known
-from tests.store.stores import open_store, put
+from tests.support.stores import open_store, put
 
 ENTRY = 20
 

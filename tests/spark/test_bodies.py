@@ -16,7 +16,7 @@ from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.parquet import Layout
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
-from tests.spark.damaging import COUNT, QUEUE, Told, offsets, opened, record_at, write_at
+from tests.spark.damaged_store import COUNT, QUEUE, LossRecorder, offsets, opened, record_at, write_at
 from tests.spark.fakes import queue_of
 from tests.spark.record_bytes import record_bytes, spans_of
 
@@ -35,47 +35,47 @@ def change_body(root: Path, number: int) -> None:
 def test_records_with_wrong_bodies_are_lost_neighbours_as_one(root: Path) -> None:
     for number in (3, 40, 41, 42, COUNT - 1):
         change_body(root, number)
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
         left = [number for number in range(COUNT) if number not in (3, 40, 41, 42, COUNT - 1)]
-        assert offsets(reader, 0, COUNT, told) == left
-        assert offsets(reader, 0, COUNT, Told(), AS_IT_IS) == [*range(COUNT)]
-    assert {number for start, end in told.ranges for number in range(start, end)} == {
+        assert offsets(reader, 0, COUNT, losses) == left
+        assert offsets(reader, 0, COUNT, LossRecorder(), AS_IT_IS) == [*range(COUNT)]
+    assert {number for start, end in losses.ranges for number in range(start, end)} == {
         3,
         40,
         41,
         42,
         COUNT - 1,
     }
-    assert set(told.reasons) == {WHY}
+    assert set(losses.reasons) == {WHY}
 
 
 def test_neighbours_in_one_window_are_one_range() -> None:
     records = [record_bytes(b"%d" % n, queue_offset=n) for n in range(6)]
     for n in (1, 2, 4):
         records[n] = records[n].replace(b"\0\0\0\x01%d" % n, b"\0\0\0\x01x")
-    told: list[tuple[QueueRange, str]] = []
-    kept = sound(spans_of(*records), queue_of(), lambda part, why: told.append((part, why)))
+    losses: list[tuple[QueueRange, str]] = []
+    kept = sound(spans_of(*records), queue_of(), lambda part, why: losses.append((part, why)))
     assert [kept.queue_offset(n) for n in range(len(kept))] == [0, 3, 5]
-    assert told == [(QueueRange(queue_of(), 1, 3), WHY), (QueueRange(queue_of(), 4, 5), WHY)]
+    assert losses == [(QueueRange(queue_of(), 1, 3), WHY), (QueueRange(queue_of(), 4, 5), WHY)]
 
 
 def test_a_light_queue_names_the_record_by_its_own_queue() -> None:
     record = record_bytes(b"1", topic="Orders", queue_id=2, queue_offset=7).replace(
         b"\0\0\0\x011", b"\0\0\0\x01x"
     )
-    told: list[QueueRange] = []
-    assert len(sound(spans_of(record), queue_of(0, "%LMQ%light"), lambda part, why: told.append(part))) == 0
-    assert told == [QueueRange(queue_of(2), 7, 8)]
+    losses: list[QueueRange] = []
+    assert len(sound(spans_of(record), queue_of(0, "%LMQ%light"), lambda part, why: losses.append(part))) == 0
+    assert losses == [QueueRange(queue_of(2), 7, 8)]
 
 
 def test_only_what_was_chosen_is_looked_at(root: Path) -> None:
     change_body(root, 5)
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
-        assert offsets(reader, 0, 8, told, Choice(tags=frozenset({"t0"}))) == [0, 4]
-    assert told.ranges == []
+        assert offsets(reader, 0, 8, losses, Choice(tags=frozenset({"t0"}))) == [0, 4]
+    assert losses.ranges == []
 
 
 @pytest.mark.parametrize("columns", [ALL, ("topic", "queueOffset")])

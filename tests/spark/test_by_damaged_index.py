@@ -12,8 +12,8 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.offline import by_index
 from firearrow.spark_tools.origin import QueueRange
-from tests.spark.damaging import entry_at, opened, record_at, write_at
-from tests.spark.indexed import (
+from tests.spark.damaged_store import entry_at, opened, record_at, write_at
+from tests.spark.indexed_store import (
     COUNT,
     ENTRIES,
     NAMED,

@@ -17,8 +17,8 @@ from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.narrowing import Narrowing
 from firearrow.spark_tools.plan.options import BATCH, STREAM, SourceOptions
 from firearrow.spark_tools.plan.tail import Tail
-from tests.spark.damaging import opened
-from tests.spark.indexed import (
+from tests.spark.damaged_store import opened
+from tests.spark.indexed_store import (
     COUNT,
     ENTRIES,
     NAMED,
@@ -32,7 +32,7 @@ from tests.spark.indexed import (
     wanted,
 )
 from tests.spark.stores import Golden
-from tests.store.stores import open_store, properties_of, put
+from tests.support.stores import open_store, properties_of, put
 
 pytestmark = pytest.mark.usefixtures("apart")
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.jobs.copy_ import cli
-from tests.spark.damaging import COUNT, QUEUE, fill, opened
+from tests.spark.damaged_store import COUNT, QUEUE, fill, opened
 from tests.spark.replaying import Ran, bodies
-from tests.store.stores import open_store
+from tests.support.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

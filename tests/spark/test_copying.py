@@ -34,7 +34,7 @@ from firearrow.spark_tools.jobs.routing import ByQueue
 from firearrow.spark_tools.live.origin import BrokerOrigin
 from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.origin import QueueRange
-from tests.spark.alone import Alone
+from tests.spark.in_process_context import InProcessSparkContext
 from tests.spark.replaying import bodies
 from tests.spark.stores import BROKER, SETTINGS, KnownStore
 
@@ -52,7 +52,7 @@ class Frame:
     def __init__(self, *parts: QueueRange, gone: Sequence[QueueRange] = ()) -> None:
         self.rows = [*map(Row, parts), *(Row(part, "expired") for part in gone)]
         self.sparkSession = self
-        self.sparkContext = Alone()
+        self.sparkContext = InProcessSparkContext()
 
     def collect(self) -> list[Row]:
         return self.rows

@@ -17,8 +17,8 @@ from firearrow.spark_tools.jobs.pace import BURST_S, Bucket, Rates
 from firearrow.spark_tools.jobs.progress import Rate, Sight, shown
 from firearrow.spark_tools.jobs.routing import ByQueue, RoundRobin, faced, queue_of, queue_text
 from firearrow.spark_tools.origin import QueueRange
-from tests.spark.alone import Alone
-from tests.spark.paces import Clock
+from tests.spark.in_process_context import InProcessSparkContext
+from tests.support.clock import ManualClock
 
 
 def queue(number: int, topic: str = "T", broker: str = "b") -> MessageQueue:
@@ -83,7 +83,7 @@ def refusing(slices: Sequence[Slice], marks: Marks) -> None:
 def test_a_refusal_ends_its_task_only_and_is_told_once(tmp_path: Path) -> None:
     slices = [Slice(number, QueueRange(queue(number % 3), number, number + 1)) for number in range(6)]
     tasks = [[slices[number], slices[number + 3]] for number in range(3)]
-    told = lane.run(Alone(), [*tasks, tasks[1]], Marks(tmp_path), refusing)
+    told = lane.run(InProcessSparkContext(), [*tasks, tasks[1]], Marks(tmp_path), refusing)
     assert told == ["the broker went away"]
     assert [mark.number for mark in Marks(tmp_path).written()] == [0, 2, 3, 5]
 
@@ -97,25 +97,25 @@ def test_workers_without_the_package_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(
         lane.WorkersLackPackage, match="the executors' Python has no firearrow: install it there"
     ):
-        lane.run(Alone(), [slices], Marks(tmp_path), unimportable)
+        lane.run(InProcessSparkContext(), [slices], Marks(tmp_path), unimportable)
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=50), st.floats(1, 1e6))
 def test_a_pace_is_never_exceeded(amounts: list[int], rate: float) -> None:
-    clock = Clock()
-    bucket = Bucket(rate, clock, clock.pause)
+    clock = ManualClock(100_000)
+    bucket = Bucket(rate, clock, clock.sleep)
     taken = 0
     for amount in amounts:
         bucket.take(amount)
-        assert taken <= rate * (clock.passed + BURST_S) * 1.0001
+        assert taken <= rate * (clock.elapsed + BURST_S) * 1.0001
         taken += amount
-    assert clock.passed <= sum(amounts) / rate + 1e-6
+    assert clock.elapsed <= sum(amounts) / rate + 1e-6
 
 
 def test_no_rate_is_no_pace() -> None:
-    clock = Clock()
-    Bucket(None, clock, clock.pause).take(1 << 60)
-    assert clock.passed == 0
+    clock = ManualClock(100_000)
+    Bucket(None, clock, clock.sleep).take(1 << 60)
+    assert clock.elapsed == 0
 
 
 def test_tasks_share_a_rate() -> None:
@@ -171,10 +171,10 @@ def test_progress_counts_marks_and_leaves_finished_ones_alone(tmp_path: Path) ->
 
 
 def test_a_rate_is_since_the_first_look() -> None:
-    clock = Clock()
+    clock = ManualClock(100_000)
     rate = Rate(clock)
     rate.told(1000, 5_000_000)
-    clock.now += 2
+    clock.advance(2000)
     told = rate.told(3000, 9_000_000)
     assert re.fullmatch(r"3,000 messages, 9 MB, 1,000/s, 2 MB/s", told)
 

@@ -7,13 +7,7 @@ from hypothesis import strategies as st
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.limits import Limits, shared, within_bytes
 from tests.spark.fakes import queue_of
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import ManualClock
 
 
 def lengths(limits: Limits, *waiting: int, at_once: bool = False, size: int = 100) -> list[int]:
@@ -25,7 +19,7 @@ def lengths(limits: Limits, *waiting: int, at_once: bool = False, size: int = 10
 
 
 def limits(**given: float) -> Limits:
-    return Limits(**{"clock": Clock(), **given})  # type: ignore[arg-type]
+    return Limits(**{"clock": ManualClock(100_000), **given})  # type: ignore[arg-type]
 
 
 def test_without_limits_all_is_taken() -> None:
@@ -69,13 +63,13 @@ def test_a_heavy_beginning_is_cut_again() -> None:
 
 
 def test_messages_are_waited_for_until_there_are_enough_or_it_took_too_long() -> None:
-    clock = Clock()
+    clock = ManualClock(100_000)
     waiting = Limits(messages_min=10, delay_max_s=60, clock=clock)
     assert lengths(waiting, 5, 4) == [0, 0]
     assert lengths(waiting, 5, 5) == [5, 5]
-    clock.now += 59
+    clock.advance(59_000)
     assert lengths(waiting, 5, 4) == [0, 0]
-    clock.now += 1
+    clock.advance(1000)
     assert lengths(waiting, 5, 4) == [5, 4]
     assert lengths(waiting, 5, 4) == [0, 0]
 

@@ -27,7 +27,7 @@ from firearrow.spark_tools.live.pulls import AHEAD_MAX, WANTED, Filter, Pulls
 from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.origin import QueueRange
 from tests.client.scripted import Answer, Scripted
-from tests.spark.beside import Beside
+from tests.spark.background_loop import BackgroundLoop
 from tests.spark.record_bytes import record_bytes
 
 ALL = Choice()
@@ -81,8 +81,8 @@ class Broker:
 
 @pytest.fixture
 def cluster() -> Iterator[Scripted]:
-    with Beside() as beside:
-        yield beside.enter(Scripted("a"))
+    with BackgroundLoop() as background_loop:
+        yield background_loop.enter(Scripted("a"))
 
 
 def put(cluster: Scripted, broker: Broker) -> Broker:
@@ -327,8 +327,8 @@ def test_a_slave_that_the_master_suggests_is_asked_and_the_master_when_it_fails(
             answer.ext["suggestWhichBrokerId"] = "1"
         return answer
 
-    with Beside() as beside:
-        cluster = beside.enter(WithSlave("a", "b"))
+    with BackgroundLoop() as background_loop:
+        cluster = background_loop.enter(WithSlave("a", "b"))
         for name, broker in (("a", master), ("b", slave)):
             cluster.brokers[name].answer = partial(suggests, broker)  # type: ignore[method-assign]
         slave.rules = [slave.plain] * 4 + [lambda request, at: request.answer(14, "ends")]

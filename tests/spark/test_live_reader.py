@@ -22,7 +22,7 @@ from firearrow.spark_tools.live.target import Target
 from firearrow.spark_tools.origin import QueueRange
 from tests.client.proxy import Detour
 from tests.interop.peers import Peer
-from tests.spark.beside import Beside
+from tests.spark.background_loop import BackgroundLoop
 
 ALL = Choice()
 MESSAGES = 500
@@ -75,8 +75,8 @@ def reader(peer: Peer) -> Iterator[LiveReader]:
 
 
 @pytest.fixture
-def beside() -> Iterator[Beside]:
-    with Beside() as running:
+def background_loop() -> Iterator[BackgroundLoop]:
+    with BackgroundLoop() as running:
         yield running
 
 
@@ -257,12 +257,12 @@ def test_a_range_far_behind_the_end_is_lost_as_a_whole(reader: LiveReader, sent:
 
 
 def test_connections_that_break_lose_nothing_and_repeat_nothing(
-    peer: Peer, sent: Sent, beside: Beside
+    peer: Peer, sent: Sent, background_loop: BackgroundLoop
 ) -> None:
-    detour = beside.enter(Detour(peer))
+    detour = background_loop.enter(Detour(peer))
     # one answer, some 8 KB, and a part of the next
     lifetimes = (9000 + broken * 1237 % 9000 for broken in count())
-    beside.call(lambda: setattr(detour.broker, "lifetimes", lifetimes))
+    background_loop.call(lambda: setattr(detour.broker, "lifetimes", lifetimes))
     with BrokerOrigin(Target(name_server=detour.name_server)).open() as reader:
         found = [n for spans in reader.read(sent.whole, ALL, never, bytes_max=1) for n in numbers(spans)]
     assert found == list(range(MESSAGES))

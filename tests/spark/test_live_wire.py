@@ -23,7 +23,7 @@ from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.scripted import Scripted
 from tests.interop.peers import Peer
-from tests.spark.beside import Beside
+from tests.spark.background_loop import BackgroundLoop
 from tests.spark.record_bytes import record_bytes, spans_of
 
 COUNT = 120
@@ -53,8 +53,8 @@ def there_and_back(target: Target, topic: str) -> None:
 
 
 @pytest.fixture
-def beside() -> Iterator[Beside]:
-    with Beside() as running:
+def background_loop() -> Iterator[BackgroundLoop]:
+    with BackgroundLoop() as running:
         yield running
 
 
@@ -88,13 +88,13 @@ def test_in_a_namespace(peer: Peer) -> None:
         assert name not in plain.topics()
 
 
-def test_encrypted(peer: Peer, topic: str, beside: Beside, tmp_path: Path) -> None:
+def test_encrypted(peer: Peer, topic: str, background_loop: BackgroundLoop, tmp_path: Path) -> None:
     """Through a proxy that ends the encryption. A certificate of somebody unknown is refused."""
     authority, theirs = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(theirs)
     trusted = tmp_path / "authorities.pem"
     authority.cert_pem.write_to_path(str(trusted))
-    detour = beside.enter(Detour(peer, tls=theirs))
+    detour = background_loop.enter(Detour(peer, tls=theirs))
     options = {"nameServer": detour.name_server, "rocketmq.useTLS": "true"}
     there_and_back(Target.of(options | {"rocketmq.tls.client.trustCertPath": str(trusted)}), topic)
     with (
@@ -104,8 +104,8 @@ def test_encrypted(peer: Peer, topic: str, beside: Beside, tmp_path: Path) -> No
         sender.queues(topic)
 
 
-def test_one_who_does_not_speak_tls_is_an_error_in_time(beside: Beside) -> None:
-    cluster = beside.enter(Scripted("a"))
+def test_one_who_does_not_speak_tls_is_an_error_in_time(background_loop: BackgroundLoop) -> None:
+    cluster = background_loop.enter(Scripted("a"))
     target = Target(name_server=cluster.name_server, tls=True, check_server=False, connect_timeout_ms=300)
     with Sender(target, timeout_s=0.2) as sender, pytest.raises(Unreachable, match="no answer within"):
         sender.queues("t")

@@ -11,7 +11,7 @@ from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.offline.reader import StoreReader
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.stores import KnownStore
-from tests.store.stores import open_store, put
+from tests.support.stores import open_store, put
 
 COUNT = 400
 

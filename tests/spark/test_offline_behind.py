@@ -19,9 +19,9 @@ from firearrow.spark_tools.offline.store import Store
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
-from tests.spark.damaging import COUNT, QUEUE, entry_at, fill, opened, record_at, write_at
+from tests.spark.damaged_store import COUNT, QUEUE, entry_at, fill, opened, record_at, write_at
 from tests.spark.stores import Golden
-from tests.store.stores import open_store
+from tests.support.stores import open_store
 
 OTHER = MessageQueue("T", "s", 1)
 KEPT = 60

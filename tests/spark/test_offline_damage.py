@@ -14,8 +14,18 @@ from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import DataLoss, StoreUnreadable
 from firearrow.spark_tools.origin import QueueRange
-from tests.spark.damaging import COUNT, QUEUE, Told, entry_at, fill, offsets, opened, record_at, write_at
-from tests.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, put
+from tests.spark.damaged_store import (
+    COUNT,
+    QUEUE,
+    LossRecorder,
+    entry_at,
+    fill,
+    offsets,
+    opened,
+    record_at,
+    write_at,
+)
+from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, put
 
 # ---- damage ----
 
@@ -24,13 +34,13 @@ def test_a_record_that_is_none_is_lost_and_the_rest_is_read(root: Path) -> None:
     for number in (30, 31, 77):
         path, position, _ = record_at(root, number)
         write_at(path, position + 4, b"\0\0\0\0")
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
-        assert offsets(reader, 0, COUNT, told) == [n for n in range(COUNT) if n not in (30, 31, 77)]
-    assert told.ranges == [(30, 32), (77, 78)]
-    assert "show no record of theirs" in told.reasons[0]
-    assert str(root / "consumequeue" / "T" / "0") in told.reasons[0]
+        assert offsets(reader, 0, COUNT, losses) == [n for n in range(COUNT) if n not in (30, 31, 77)]
+    assert losses.ranges == [(30, 32), (77, 78)]
+    assert "show no record of theirs" in losses.reasons[0]
+    assert str(root / "consumequeue" / "T" / "0") in losses.reasons[0]
 
 
 def test_what_lost_raises_ends_the_reading(root: Path) -> None:
@@ -47,13 +57,13 @@ def test_what_lost_raises_ends_the_reading(root: Path) -> None:
 def test_a_tag_that_is_not_asked_for_is_no_loss(root: Path) -> None:
     path, position, _ = record_at(root, 30)  # t2
     write_at(path, position + 4, b"\0\0\0\0")
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
         choice = Choice(tags=frozenset({"t1"}))
-        assert offsets(reader, 0, COUNT, told, choice) == [n for n in range(COUNT) if n % 4 == 1]
-        assert told.ranges == []
-        assert 30 not in offsets(reader, 0, COUNT, told, Choice(tags=frozenset({"t2"})))
-    assert told.ranges == [(30, 31)]
+        assert offsets(reader, 0, COUNT, losses, choice) == [n for n in range(COUNT) if n % 4 == 1]
+        assert losses.ranges == []
+        assert 30 not in offsets(reader, 0, COUNT, losses, Choice(tags=frozenset({"t2"})))
+    assert losses.ranges == [(30, 31)]
 
 
 @pytest.mark.parametrize(
@@ -68,20 +78,20 @@ def test_a_tag_that_is_not_asked_for_is_no_loss(root: Path) -> None:
 def test_an_entry_that_lies_is_lost(root: Path, at: int, value: bytes) -> None:
     path, position = entry_at(root, 42)
     write_at(path, position + at, value)
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
-        assert offsets(reader, 0, COUNT, told) == [n for n in range(COUNT) if n != 42]
-    assert told.ranges == [(42, 43)]
+        assert offsets(reader, 0, COUNT, losses) == [n for n in range(COUNT) if n != 42]
+    assert losses.ranges == [(42, 43)]
 
 
 def test_an_entry_to_the_record_of_another_queue_is_lost(root: Path) -> None:
     other = root / "consumequeue" / "T" / "1" / f"{0:020d}"
     path, position = entry_at(root, 5)
     write_at(path, position, other.read_bytes()[5 * 20 : 6 * 20])
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
-        assert 5 not in offsets(reader, 0, COUNT, told)
-    assert told.ranges == [(5, 6)]
+        assert 5 not in offsets(reader, 0, COUNT, losses)
+    assert losses.ranges == [(5, 6)]
 
 
 def test_a_missing_segment_is_lost_by_name_and_the_rest_is_read(root: Path) -> None:
@@ -90,13 +100,13 @@ def test_a_missing_segment_is_lost_by_name_and_the_rest_is_read(root: Path) -> N
     base = int(gone.name)
     with_it = [n for n in range(COUNT) if record_at(root, n)[0] == gone]
     gone.unlink()
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
         assert reader.missing("s") == [(base, base + SEGMENT_BYTES)]
-        assert offsets(reader, 0, COUNT, told) == [n for n in range(COUNT) if n not in with_it]
-    assert told.ranges == [(with_it[0], with_it[-1] + 1)]
-    assert told.reasons == [f"no file in {root / 'commitlog'} has them"]
+        assert offsets(reader, 0, COUNT, losses) == [n for n in range(COUNT) if n not in with_it]
+    assert losses.ranges == [(with_it[0], with_it[-1] + 1)]
+    assert losses.reasons == [f"no file in {root / 'commitlog'} has them"]
 
 
 def test_times_lead_to_what_is_missing_and_not_behind_it(root: Path) -> None:
@@ -119,11 +129,11 @@ def test_times_lead_to_what_is_missing_and_not_behind_it(root: Path) -> None:
 def test_a_missing_queue_file_is_lost_by_name(root: Path) -> None:
     path, _ = entry_at(root, 20)
     path.unlink()
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
-        assert offsets(reader, 0, COUNT, told) == [*range(20), *range(30, COUNT)]
-    assert told.ranges == [(20, 30)]
-    assert told.reasons == [f"no file in {path.parent} has their entries"]
+        assert offsets(reader, 0, COUNT, losses) == [*range(20), *range(30, COUNT)]
+    assert losses.ranges == [(20, 30)]
+    assert losses.reasons == [f"no file in {path.parent} has their entries"]
 
 
 # ---- the end and the beginning ----
@@ -136,25 +146,25 @@ def test_a_queue_ends_behind_its_last_whole_record(root: Path) -> None:
     for later in sorted((root / "commitlog").iterdir()):
         if later > path:
             write_at(later, 0, bytes(SEGMENT_BYTES))
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT - 3)
-        assert offsets(reader, 0, COUNT - 3, told) == [*range(COUNT - 3)]
-        assert told.ranges == []
-        assert offsets(reader, COUNT - 5, COUNT, told) == [COUNT - 5, COUNT - 4]
-    assert told.ranges == [(COUNT - 3, COUNT)]
-    assert told.reasons == ["the store ends before them"]
+        assert offsets(reader, 0, COUNT - 3, losses) == [*range(COUNT - 3)]
+        assert losses.ranges == []
+        assert offsets(reader, COUNT - 5, COUNT, losses) == [COUNT - 5, COUNT - 4]
+    assert losses.ranges == [(COUNT - 3, COUNT)]
+    assert losses.reasons == ["the store ends before them"]
 
 
 def test_a_last_record_that_is_damaged_is_lost_and_not_forgotten(root: Path) -> None:
     """Behind it the other queue has a whole record, so the log does not end there."""
     path, position, _ = record_at(root, COUNT - 1)
     write_at(path, position + 4, b"\0")
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
-        assert offsets(reader, 0, COUNT, told) == [*range(COUNT - 1)]
-    assert told.ranges == [(COUNT - 1, COUNT)]
+        assert offsets(reader, 0, COUNT, losses) == [*range(COUNT - 1)]
+    assert losses.ranges == [(COUNT - 1, COUNT)]
 
 
 def test_a_log_that_was_cut_is_read_as_far_as_it_is_there(root: Path) -> None:
@@ -163,26 +173,26 @@ def test_a_log_that_was_cut_is_read_as_far_as_it_is_there(root: Path) -> None:
     for later in sorted((root / "commitlog").iterdir()):
         if later > path:
             later.unlink()
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (0, 60)
-        assert offsets(reader, 0, COUNT, told) == [*range(60)]
+        assert offsets(reader, 0, COUNT, losses) == [*range(60)]
         assert reader.log_end("s") == int(path.name) + position
-    assert told.ranges == [(60, COUNT)]
+    assert losses.ranges == [(60, COUNT)]
 
 
 def test_what_the_broker_deleted_is_before_the_first(root: Path) -> None:
     first, second = sorted((root / "commitlog").iterdir())[:2]
     kept = next(n for n in range(COUNT) if record_at(root, n)[0] == second)
     first.unlink()
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (kept, COUNT)
         assert reader.offset_at(QUEUE, 0) == kept
-        assert offsets(reader, kept - 2, kept + 2, told) == [kept, kept + 1]
-        assert offsets(reader, 0, 1, told) == []
-    assert told.ranges == [(kept - 2, kept), (0, 1)]
-    assert told.reasons == ["they are not in the store any more"] * 2
+        assert offsets(reader, kept - 2, kept + 2, losses) == [kept, kept + 1]
+        assert offsets(reader, 0, 1, losses) == []
+    assert losses.ranges == [(kept - 2, kept), (0, 1)]
+    assert losses.reasons == ["they are not in the store any more"] * 2
 
 
 def test_a_missing_queue_file_does_not_hide_what_is_before_it(root: Path) -> None:
@@ -200,7 +210,7 @@ def test_entries_before_the_queue_began_are_passed_over(root: Path) -> None:
     write_at(path, 0, struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * 7)
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (7, COUNT)
-        assert offsets(reader, 7, COUNT, Told()) == [*range(7, COUNT)]
+        assert offsets(reader, 7, COUNT, LossRecorder()) == [*range(7, COUNT)]
         sizes = sum(record_at(root, n)[2] for n in range(7, COUNT))
         assert reader.bytes_of(QueueRange(QUEUE, 0, COUNT)) == sizes
 
@@ -227,7 +237,7 @@ def test_a_store_that_is_taken_away_is_an_error_and_not_empty(root: Path) -> Non
 
 
 def test_a_store_that_is_written_is_read_as_it_is_at_that_moment(tmp_path: Path) -> None:
-    told = Told()
+    losses = LossRecorder()
     with open_store(tmp_path) as store, opened(tmp_path) as reader:
         assert reader.topics() == []
         for round_ in range(12):
@@ -235,7 +245,7 @@ def test_a_store_that_is_written_is_read_as_it_is_at_that_moment(tmp_path: Path)
             put(store, b"staged, and in no file yet")
             end = 9 * (round_ + 1)
             assert reader.bounds([QUEUE])[QUEUE] == (0, end)
-            assert offsets(reader, 0, end, told) == [*range(end)]
+            assert offsets(reader, 0, end, losses) == [*range(end)]
             assert reader.log_end("s") == store.written
             store.abandon()
             store = MessageStore.open(  # noqa: PLW2901 (the staged one is gone)
@@ -248,7 +258,7 @@ def test_a_store_that_is_written_is_read_as_it_is_at_that_moment(tmp_path: Path)
                 ),
             )
         store.close()
-    assert told.ranges == []
+    assert losses.ranges == []
 
 
 def test_an_entry_that_is_seen_half_written_is_looked_at_again(
@@ -273,9 +283,9 @@ def test_an_entry_that_is_seen_half_written_is_looked_at_again(
 
 def test_segments_that_vanish_while_they_are_read_are_lost(root: Path) -> None:
     """Those that are mapped stay readable; the others are told."""
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
-        reading = reader.read(QueueRange(QUEUE, 0, COUNT), Choice(), told, bytes_max=300)
+        reading = reader.read(QueueRange(QUEUE, 0, COUNT), Choice(), losses, bytes_max=300)
         spans = next(reading)
         found = [spans.queue_offset(n) for n in range(len(spans))]
         segments = sorted((root / "commitlog").iterdir())
@@ -285,17 +295,17 @@ def test_segments_that_vanish_while_they_are_read_are_lost(root: Path) -> None:
             path.unlink()
         found += [spans.queue_offset(n) for spans in reading for n in range(len(spans))]
     assert found == [*mapped, *range(last, COUNT)]
-    assert told.ranges == [(mapped[-1] + 1, last)]
+    assert losses.ranges == [(mapped[-1] + 1, last)]
 
 
 def test_a_file_that_is_made_anew_under_its_name_is_no_crash(root: Path) -> None:
-    told = Told()
+    losses = LossRecorder()
     with opened(root) as reader:
         for path in (root / "commitlog").iterdir():
             path.unlink()
             path.write_bytes(os.urandom(SEGMENT_BYTES))
-        assert offsets(reader, 0, COUNT, told) == []
-    assert sum(end - start for start, end in told.ranges) == COUNT
+        assert offsets(reader, 0, COUNT, losses) == []
+    assert sum(end - start for start, end in losses.ranges) == COUNT
 
 
 def test_a_file_that_grows_is_mapped_anew(tmp_path: Path) -> None:

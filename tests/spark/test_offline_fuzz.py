@@ -14,7 +14,7 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.origin import QueueRange
-from tests.store.stores import open_store, properties_of, put
+from tests.support.stores import open_store, properties_of, put
 
 COUNT = 60
 QUEUE = MessageQueue("T", "s", 0)

@@ -15,7 +15,8 @@ from firearrow.spark_tools.offline.origin import StoreOrigin
 from firearrow.spark_tools.offline.reader import StoreReader
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.stores import BROKER, Golden
-from tests.store.stores import SEGMENT_BYTES, open_store, put
+from tests.support.recorder import Recorder
+from tests.support.stores import SEGMENT_BYTES, open_store, put
 
 COUNT = 120
 
@@ -29,14 +30,6 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-class Torn:
-    def __init__(self) -> None:
-        self.told: list[tuple[int, int, str]] = []
-
-    def __call__(self, start: int, end: int, why: str) -> None:
-        self.told.append((start, end, why))
-
-
 def opened(root: Path) -> StoreReader:
     return StoreOrigin((f"s={root}",)).open()
 
@@ -45,12 +38,14 @@ def places(
     reader: StoreReader,
     start: int = 0,
     end: int | None = None,
-    torn: Torn | None = None,
+    torn: Recorder | None = None,
     *,
     check_crc: bool = False,
     bytes_max: int = 500,
 ) -> list[int]:
-    walked = reader.read_log("s", start, end, torn or Torn(), check_crc=check_crc, bytes_max=bytes_max)
+    walked = reader.read_log(
+        "s", start, end, Recorder() if torn is None else torn, check_crc=check_crc, bytes_max=bytes_max
+    )
     return [spans.base + spans.position(n) for spans in walked for n in range(len(spans))]
 
 
@@ -63,12 +58,12 @@ def write_at(root: Path, physical: int, data: bytes) -> None:
 
 def test_a_golden_log_is_walked_to_its_end(golden: Golden) -> None:
     told = {message["physicalOffset"] for _, queue in golden.queues() for message in queue["messages"]}
-    torn = Torn()
+    torn = Recorder()
     with opened(golden.root) as reader:
         found = places(reader, torn=torn, check_crc=True)
         assert set(found) == told
         assert found == sorted(found)
-        assert torn.told == []
+        assert torn == []
         ends = {m["physicalOffset"] + m["storeSize"] for _, q in golden.queues() for m in q["messages"]}
         assert reader.log_end("s") == max(ends)
 
@@ -92,7 +87,7 @@ def test_no_split_of_a_log_loses_or_doubles_a_record(root: Path) -> None:
 def test_spans_are_as_large_as_asked(root: Path, bytes_max: int) -> None:
     with opened(root) as reader:
         assert len(places(reader, bytes_max=bytes_max)) == COUNT
-        for spans in reader.read_log("s", 0, None, Torn(), bytes_max=bytes_max):
+        for spans in reader.read_log("s", 0, None, Recorder(), bytes_max=bytes_max):
             assert spans.bytes - spans.size(len(spans) - 1) < bytes_max
 
 
@@ -101,10 +96,10 @@ def test_what_is_no_record_is_told_and_passed_over(root: Path) -> None:
         everything = places(reader)
     for number in (11, 12, 50):
         write_at(root, everything[number] + 4, b"\x01")
-    torn = Torn()
+    torn = Recorder()
     with opened(root) as reader:
         assert places(reader, torn=torn) == [p for n, p in enumerate(everything) if n not in (11, 12, 50)]
-    assert torn.told == [
+    assert torn == [
         (everything[11], everything[13], "bytes that are no record"),
         (everything[50], everything[51], "bytes that are no record"),
     ]
@@ -114,27 +109,27 @@ def test_a_wrong_crc_is_told_when_it_is_asked_for(root: Path) -> None:
     with opened(root) as reader:
         everything = places(reader)
     write_at(root, everything[20] + 88, b"#")
-    torn = Torn()
+    torn = Recorder()
     with opened(root) as reader:
         assert places(reader, torn=torn) == everything
-        assert torn.told == []
+        assert torn == []
         found = places(reader, torn=torn, check_crc=True)
         assert found == everything[:20] + everything[21:]
-    assert torn.told == [(everything[20], everything[21], "the body of a record does not have its CRC")]
+    assert torn == [(everything[20], everything[21], "the body of a record does not have its CRC")]
 
 
 def test_a_missing_file_is_told_and_passed_over(root: Path) -> None:
     with opened(root) as reader:
         everything, segments = places(reader), reader.segments("s")
     Path(segments[1].path).unlink()
-    torn = Torn()
+    torn = Recorder()
     with opened(root) as reader:
         left = [place for place in everything if not segments[1].base <= place < segments[1].end]
         assert places(reader, torn=torn) == left
         assert reader.missing("s") == [(segments[1].base, segments[1].end)]
         assert reader.boundary("s", segments[1].base + 5) == segments[2].base
         assert reader.window(segments[1]) is None
-    assert torn.told == [(segments[1].base, segments[1].end, "no file of the log has them")]
+    assert torn == [(segments[1].base, segments[1].end, "no file of the log has them")]
 
 
 def test_zeros_in_the_middle_are_told_and_at_the_end_are_the_end(root: Path) -> None:
@@ -142,11 +137,11 @@ def test_zeros_in_the_middle_are_told_and_at_the_end_are_the_end(root: Path) -> 
         everything, segments = places(reader), reader.segments("s")
     hole = next(place for place in everything if place > segments[1].base + 1000)
     write_at(root, hole, bytes(segments[1].end - hole))
-    torn = Torn()
+    torn = Recorder()
     with opened(root) as reader:
         found = places(reader, torn=torn)
     assert found == [place for place in everything if not hole <= place < segments[1].end]
-    assert torn.told == [(hole, segments[1].end, "nothing was written there, but behind")]
+    assert torn == [(hole, segments[1].end, "nothing was written there, but behind")]
 
 
 def test_a_torn_tail_is_told(root: Path) -> None:
@@ -154,11 +149,11 @@ def test_a_torn_tail_is_told(root: Path) -> None:
         everything = places(reader)
         end = reader.log_end("s")
     write_at(root, everything[-1] + 20, bytes(end - everything[-1] - 20))
-    torn = Torn()
+    torn = Recorder()
     with opened(root) as reader:
         assert reader.log_end("s") == everything[-1]
         assert places(reader, torn=torn) == everything[:-1]
-    [(start, _, why)] = torn.told
+    [(start, _, why)] = torn
     assert (start, why) == (everything[-1], "bytes that are no record")
 
 

@@ -10,8 +10,8 @@ from firearrow._native.store.hash import java_hash
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import Choice
 from firearrow.spark_tools.errors import StoreUnreadable, TopicMissing
-from tests.spark.damaging import COUNT, QUEUE, Told, offsets, opened
-from tests.store.stores import open_store, properties_of, put
+from tests.spark.damaged_store import COUNT, QUEUE, LossRecorder, offsets, opened
+from tests.support.stores import open_store, properties_of, put
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_log_elsewhere_is_read_through_a_link(root: Path, tmp_path: Path) -> N
     (root / "commitlog").rename(tmp_path / "log")
     (root / "commitlog").symlink_to(tmp_path / "log")
     with opened(root) as reader:
-        assert offsets(reader, 0, COUNT, Told()) == [*range(COUNT)]
+        assert offsets(reader, 0, COUNT, LossRecorder()) == [*range(COUNT)]
 
 
 def test_either_of_topics_and_queues_may_be_missing(root: Path) -> None:
@@ -118,4 +118,4 @@ def test_equal_hashes_of_tags_are_told_apart(tmp_path: Path) -> None:
             put(store, b"", properties=properties_of(TAGS=tag))
         store.write()
     with opened(tmp_path) as reader:
-        assert offsets(reader, 0, 3, Told(), Choice(tags=frozenset({"BB"}))) == [1]
+        assert offsets(reader, 0, 3, LossRecorder(), Choice(tags=frozenset({"BB"}))) == [1]

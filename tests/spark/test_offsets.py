@@ -18,6 +18,7 @@ from firearrow.spark_tools.plan.offsets import (
 )
 from firearrow.spark_tools.plan.resolution import Resolution, there
 from tests.spark.fakes import FakeLog, queue_of
+from tests.support.recorder import Recorder
 
 Q0, Q1, Q2 = queue_of(0), queue_of(1), queue_of(2)
 QUEUES = st.builds(MessageQueue, st.text(min_size=1), st.text(min_size=1), st.integers(0, 2**31 - 1))
@@ -47,20 +48,19 @@ def log() -> FakeLog:
     return log
 
 
-class Told(list[tuple[str, str]]):
-    def __call__(self, part: QueueRange, why: str) -> None:
-        self.append((str(part), why))
+def named(losses: Recorder) -> list[tuple[str, str]]:
+    return [(str(part), why) for part, why in losses]
 
 
-def starts(log: FakeLog, point: Point, strategy: str = "error") -> tuple[list[int], Told]:
-    told = Told()
+def starts(log: FakeLog, point: Point, strategy: str = "error") -> tuple[list[int], list[tuple[str, str]]]:
+    losses = Recorder()
     bounds = log.bounds([Q0, Q1, Q2])
-    return list(Resolution(log, told, strategy).starts(point, bounds).values()), told
+    return list(Resolution(log, losses, strategy).starts(point, bounds).values()), named(losses)
 
 
-def ends(log: FakeLog, point: Point) -> tuple[list[int], Told]:
-    told = Told()
-    return list(Resolution(log, told).ends(point, log.bounds([Q0, Q1, Q2])).values()), told
+def ends(log: FakeLog, point: Point) -> tuple[list[int], list[tuple[str, str]]]:
+    losses = Recorder()
+    return list(Resolution(log, losses).ends(point, log.bounds([Q0, Q1, Q2])).values()), named(losses)
 
 
 def test_starts_within_what_is_there(log: FakeLog) -> None:
@@ -84,13 +84,13 @@ def test_starts_that_are_gone_are_named(log: FakeLog) -> None:
 
 @given(st.integers(0, 12), st.integers(0, 8), st.integers(2, 6), st.integers(0, 6))
 def test_of_a_range_all_is_there_or_told(start: int, count: int, first: int, long: int) -> None:
-    asked, told = QueueRange(Q0, start, start + count), []
-    left = there(asked, first, first + long, lambda part, _: told.append(part))
-    found = sorted(n for part in (left, *told) for n in range(part.start, part.end))
+    asked, losses = QueueRange(Q0, start, start + count), []
+    left = there(asked, first, first + long, lambda part, _: losses.append(part))
+    found = sorted(n for part in (left, *losses) for n in range(part.start, part.end))
     assert found == list(range(start, start + count))
     assert all(first <= n < first + long for n in range(left.start, left.end))
-    assert not any(first <= n < first + long for part in told for n in range(part.start, part.end))
-    assert all(len(part) for part in told)
+    assert not any(first <= n < first + long for part in losses for n in range(part.start, part.end))
+    assert all(len(part) for part in losses)
 
 
 def test_ends_within_what_is_there(log: FakeLog) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from firearrow.spark_tools.jobs import forwarding, import_, importing, parquet_rows, replay
 from firearrow.spark_tools.jobs.pace import BURST_S, Bucket
-from tests.spark.paces import Clock
 from tests.spark.replaying import job
 from tests.spark.stores import KnownStore
+from tests.support.clock import ManualClock
 
 if TYPE_CHECKING:
     from firearrow.client.local_broker import LocalBroker
@@ -23,26 +23,26 @@ STEP_ROWS = 10
 
 
 @pytest.fixture
-def paced(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], Clock]:
+def paced(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], ManualClock]:
     """`paced(module)`: the clock of all buckets that the module makes from now on."""
 
-    def paced(module: ModuleType) -> Clock:
-        clock = Clock()
-        monkeypatch.setattr(module, "Bucket", lambda rate: Bucket(rate, clock, clock.pause))
+    def paced(module: ModuleType) -> ManualClock:
+        clock = ManualClock(100_000)
+        monkeypatch.setattr(module, "Bucket", lambda rate: Bucket(rate, clock, clock.sleep))
         return clock
 
     return paced
 
 
-def check(clock: Clock, amount: float, rate: float, step: float) -> None:
+def check(clock: ManualClock, amount: float, rate: float, step: float) -> None:
     """The last step is not waited for, nor is what may come at once."""
-    assert (amount - 2 * step) / rate - BURST_S <= clock.passed <= amount / rate
+    assert (amount - 2 * step) / rate - BURST_S <= clock.elapsed <= amount / rate
 
 
 @pytest.mark.parametrize("limit", [("--rate", "messages", 10), ("--bytes-rate", "bytes", 1000)])
 def test_a_replay_keeps_its_rates(
-    store: KnownStore, broker: "LocalBroker", topics: Callable[..., str], paced: Callable[[ModuleType], Clock],
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, str, int],
+    store: KnownStore, broker: "LocalBroker", topics: Callable[..., str], paced: Callable[[ModuleType], ManualClock],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, count: str, rate: int,
 ) -> None:  # fmt: skip
     option, count, rate = limit
     monkeypatch.setattr(forwarding, "BATCH_BYTES", STEP_BYTES)
@@ -59,7 +59,7 @@ def test_a_replay_keeps_its_rates(
 
 @pytest.mark.parametrize(("option", "rate"), [("--rate", 10), ("--bytes-rate", 1000)])
 def test_an_import_keeps_its_rates(
-    broker: "LocalBroker", topics: Callable[..., str], paced: Callable[[ModuleType], Clock],
+    broker: "LocalBroker", topics: Callable[..., str], paced: Callable[[ModuleType], ManualClock],
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, rate: int,
 ) -> None:  # fmt: skip
     table = pa.table({"body": ["x" * 100] * 300})

@@ -17,7 +17,7 @@ from firearrow.spark_tools.jobs.replay import cli
 from firearrow.spark_tools.live.sender import Pending, Sender
 from firearrow.spark_tools.offline import by_index
 from firearrow.spark_tools.provenance import Provenance
-from tests.spark.replaying import Job, bodies, job, prints, stored
+from tests.spark.replaying import Job, bodies, file_hashes, job, stored
 from tests.spark.stores import BROKER, SETTINGS, Golden, Known, KnownStore
 
 ONE = '{"T": {"b": {"0": 1}}}'
@@ -44,10 +44,10 @@ def to(target: LocalBroker, *more: str) -> tuple[str, ...]:
 def test_everything_arrives_in_its_queues_in_order(
     store: KnownStore, target: LocalBroker, replay: Job
 ) -> None:
-    before = prints(store.root)
+    before = file_hashes(store.root)
     ran = replay("--path", str(store.root), *to(target))
     assert ran.code == 0, ran.err
-    assert prints(store.root) == before
+    assert file_hashes(store.root) == before
     for topic in ("Orders", "Payments", "Readings"):
         assert bodies(target.store, topic) == bodies(store.root, topic)
     assert ran.report["totals"]["messages"] == len(store.messages)

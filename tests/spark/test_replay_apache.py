@@ -14,7 +14,7 @@ from firearrow.spark_tools.provenance import BROKER_OWN, Provenance
 from tests.interop.driver import Driver, Event
 from tests.interop.messages import pull_all
 from tests.interop.peers import Apache
-from tests.interop.workshop import java_class_path, need
+from tests.interop.toolchain import java_class_path, need
 from tests.spark.replaying import job
 from tests.spark.stores import Golden
 

@@ -8,7 +8,7 @@ import pytest
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.jobs import losses
 from firearrow.spark_tools.jobs.replay import cli
-from tests.spark.damaging import COUNT, record_at, write_at
+from tests.spark.damaged_store import COUNT, record_at, write_at
 from tests.spark.replaying import Job, bodies, job
 
 TORN = range(20, 40, 2)

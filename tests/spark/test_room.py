@@ -13,10 +13,10 @@ from firearrow.spark_tools.errors import NotWritten
 from firearrow.spark_tools.jobs import copy_, export, replay
 from firearrow.spark_tools.manifest import NAME, Manifest
 from tests.faults.small_disk import SmallDisk
-from tests.spark.damaging import COUNT, fill
+from tests.spark.damaged_store import COUNT, fill
 from tests.spark.replaying import bodies, job
 from tests.spark.stores import KnownStore
-from tests.store.stores import open_store
+from tests.support.stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

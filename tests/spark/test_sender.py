@@ -20,7 +20,7 @@ from firearrow.spark_tools.live.target import Target
 from tests.client.proxy import Detour
 from tests.client.scripted import Scripted
 from tests.interop.peers import Peer
-from tests.spark.beside import Beside
+from tests.spark.background_loop import BackgroundLoop
 from tests.spark.record_bytes import properties_bytes, record_bytes, spans_of
 
 _numbers = count(1)
@@ -40,8 +40,8 @@ def topic(peer: Peer) -> str:
 
 
 @pytest.fixture
-def beside() -> Iterator[Beside]:
-    with Beside() as running:
+def background_loop() -> Iterator[BackgroundLoop]:
+    with BackgroundLoop() as running:
         yield running
 
 
@@ -162,8 +162,8 @@ def test_what_is_refused_fails_with_the_broker_s_words_and_nothing_follows(
     assert numbers(stored(peer, MessageQueue(topic, "broker-a", 2))) == [1]
 
 
-def test_an_error_of_the_caller_is_not_hidden_by_waiting(beside: Beside) -> None:
-    cluster = beside.enter(Scripted("a"))
+def test_an_error_of_the_caller_is_not_hidden_by_waiting(background_loop: BackgroundLoop) -> None:
+    cluster = background_loop.enter(Scripted("a"))
     cluster.brokers["a"].silent = True
     pendings: list[Pending] = []
 
@@ -181,8 +181,8 @@ def test_an_error_of_the_caller_is_not_hidden_by_waiting(beside: Beside) -> None
 # ---- what goes wrong on the way ----
 
 
-def test_a_busy_broker_is_asked_again(beside: Beside) -> None:
-    cluster = beside.enter(Scripted("a"))
+def test_a_busy_broker_is_asked_again(background_loop: BackgroundLoop) -> None:
+    cluster = background_loop.enter(Scripted("a"))
     broker = cluster.brokers["a"]
     broker.script = [2, 14, 0, 215]
     with Sender(Target(name_server=cluster.name_server)) as sender:
@@ -193,8 +193,10 @@ def test_a_busy_broker_is_asked_again(beside: Beside) -> None:
     assert {request.ext["c"] for request in broker.sent} == {"t"}, "no template: topics are not made"
 
 
-def test_a_broker_that_sends_us_away_is_met_again_on_another_connection(beside: Beside) -> None:
-    cluster = beside.enter(Scripted("a"))
+def test_a_broker_that_sends_us_away_is_met_again_on_another_connection(
+    background_loop: BackgroundLoop,
+) -> None:
+    cluster = background_loop.enter(Scripted("a"))
     broker = cluster.brokers["a"]
     broker.script = [0, 1500]
     with Sender(Target(name_server=cluster.name_server)) as sender:
@@ -206,8 +208,8 @@ def test_a_broker_that_sends_us_away_is_met_again_on_another_connection(beside: 
     assert bodies.count(item(0)) <= bodies.count(item(1)) == 2
 
 
-def test_a_broker_that_stays_busy_is_an_error_in_time(beside: Beside) -> None:
-    cluster = beside.enter(Scripted("a"))
+def test_a_broker_that_stays_busy_is_an_error_in_time(background_loop: BackgroundLoop) -> None:
+    cluster = background_loop.enter(Scripted("a"))
     cluster.brokers["a"].script = [2] * 1000
     with Sender(Target(name_server=cluster.name_server), timeout_s=0.3) as sender:
         pending = sender.send_batch(MessageQueue("t", "a", 0), item(1), 1)
@@ -216,9 +218,9 @@ def test_a_broker_that_stays_busy_is_an_error_in_time(beside: Beside) -> None:
         sender._failure = None
 
 
-def test_without_an_answer_the_same_request_leaves_again(beside: Beside) -> None:
+def test_without_an_answer_the_same_request_leaves_again(background_loop: BackgroundLoop) -> None:
     """A silent broker, then the same after another connection."""
-    cluster = beside.enter(Scripted("a"))
+    cluster = background_loop.enter(Scripted("a"))
     broker = cluster.brokers["a"]
     broker.script = [None]
     with Sender(Target(name_server=cluster.name_server), timeout_s=3) as sender:
@@ -229,17 +231,17 @@ def test_without_an_answer_the_same_request_leaves_again(beside: Beside) -> None
 
 
 def test_connections_that_break_lose_nothing_and_change_no_order(
-    peer: Peer, topic: str, beside: Beside
+    peer: Peer, topic: str, background_loop: BackgroundLoop
 ) -> None:
     """Cuts in the middle of answers and of requests: messages may come twice, never out of order, never not."""
-    detour = beside.enter(Detour(peer))
+    detour = background_loop.enter(Detour(peer))
     with Sender(Target(name_server=detour.name_server)) as sender:
         queues = sender.queues(topic)
         for number in range(120):
             if number % 30 == 7:
-                beside.call(lambda: setattr(detour.broker, "answer_bytes", 333))
+                background_loop.call(lambda: setattr(detour.broker, "answer_bytes", 333))
             if number % 30 == 22:
-                beside.call(lambda: setattr(detour.broker, "reset_requests", 1))
+                background_loop.call(lambda: setattr(detour.broker, "reset_requests", 1))
             sender.send_batch(queues[number % 2], item(number), 1)
     assert detour.broker.accepted > 4
     for place in (0, 1):
@@ -247,9 +249,11 @@ def test_connections_that_break_lose_nothing_and_change_no_order(
         assert list(dict.fromkeys(found)) == list(range(place, 120, 2)), "first of each, in order"
 
 
-def test_a_large_batch_in_small_pieces_with_a_small_room(peer: Peer, topic: str, beside: Beside) -> None:
+def test_a_large_batch_in_small_pieces_with_a_small_room(
+    peer: Peer, topic: str, background_loop: BackgroundLoop
+) -> None:
     """Half a megabyte a batch, more on the way than there is room for, over a line that takes a little at a time."""
-    detour = beside.enter(Detour(peer))
+    detour = background_loop.enter(Detour(peer))
     detour.broker.piece = 10_000
     spans = spans_of(*(record_bytes(b"%08d" % n + bytes(9000)) for n in range(200)))
     with Sender(Target(name_server=detour.name_server), on_the_way_bytes=600_000) as sender:

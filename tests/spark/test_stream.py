@@ -18,16 +18,7 @@ from firearrow.spark_tools.errors import OptionWrong
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.tail import Tail
 from tests.spark.fakes import FakeLog, queue_of
-
-
-class Clock:
-    """Each look is later enough for all to be looked at anew."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        self.now += 60
-        return self.now
+from tests.support.clock import ManualClock
 
 
 @pytest.fixture
@@ -41,7 +32,7 @@ def log() -> FakeLog:
 def stream(log: FakeLog, **options: str) -> StreamReader:
     given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest", **options}
     reader = StreamReader(log, SourceOptions.of(given, STREAM), ("queueId", "queueOffset"))
-    reader.__dict__["tail"] = Tail(log, reader.options, clock=Clock())
+    reader.__dict__["tail"] = Tail(log, reader.options, clock=ManualClock(0, step_ms=60_000))
     return reader
 
 

@@ -142,7 +142,7 @@ def test_a_checkpoint_ahead_of_the_log_is_loss(
     assert len(stream.bodies()) == len(store.of("Orders"))
 
 
-class Told(GroupFollows):
+class CommitRecorder(GroupFollows):
     """Says which end it has committed."""
 
     def __init__(self, target: Target, group: str, query_name: str) -> None:
@@ -166,7 +166,7 @@ def test_a_group_follows_the_stream(
     with blocking.Admin(name_server=broker.name_server) as admin:
         for group in ("follows", "late"):
             admin.create_group(f"{group}-{topic}")
-    listener = Told(Target.of({"nameServer": broker.name_server}), f"follows-{topic}", topic)
+    listener = CommitRecorder(Target.of({"nameServer": broker.name_server}), f"follows-{topic}", topic)
     spark.streams.addListener(listener)
     try:
         where = {"nameServer": broker.name_server, "commitGroup": f"late-{topic}"}

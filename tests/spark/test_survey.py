@@ -11,7 +11,7 @@ from firearrow._native.bulk.faults import FaultKind, Faults
 from firearrow._native.bulk.queuecheck import check_entries, count_entries, list_entries
 from firearrow._native.bulk.spans import End
 from firearrow._native.bulk.survey import TORN, Survey
-from tests.store.stores import HOST, HOST_V6, open_store, properties_of, put
+from tests.support.stores import HOST, HOST_V6, open_store, properties_of, put
 
 HALF, ROLLED_BACK = 0x4, 0xC
 BORN_V6, STORE_V6 = 0x10, 0x20

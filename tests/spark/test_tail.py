@@ -9,22 +9,16 @@ from firearrow.spark_tools.errors import DataLoss, TopicMissing
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.tail import LIST_AGAIN_S, LOOK_AGAIN_S, Tail
 from tests.spark.fakes import FakeLog, queue_of
+from tests.support.clock import ManualClock
 
 Q0, Q1, Q2 = queue_of(0), queue_of(1), queue_of(2)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Stream:
     """A Tail over a log in memory, and the time."""
 
     def __init__(self, log: FakeLog, **options: str) -> None:
-        self.log, self.clock = log, Clock()
+        self.log, self.clock = log, ManualClock(0)
         given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest", **options}
         self.lost: list[tuple[str, str]] = []
         self.tail = Tail(
@@ -33,7 +27,7 @@ class Stream:
         )  # fmt: skip
 
     def pass_time(self, seconds: float) -> None:
-        self.clock.now += seconds
+        self.clock.advance(seconds * 1000)
 
     def end(self, starts: dict[MessageQueue, int], *, limited: bool = True) -> dict[MessageQueue, int]:
         self.pass_time(LIST_AGAIN_S)
@@ -100,23 +94,23 @@ def test_new_queues_begin_at_their_first_message(log: FakeLog) -> None:
 
 def test_new_topics_of_a_pattern_begin_at_their_first_message(log: FakeLog) -> None:
     given = {"path": "/m", "topicPattern": "Ord.*", "startingOffsets": "latest"}
-    clock = Clock()
+    clock = ManualClock(0)
     tail = Tail(log, SourceOptions.of(given, STREAM), clock=clock)
     starts = tail.first()
     log.add(queue_of(0, "Ordinary"), 3)
-    clock.now += LIST_AGAIN_S - 1
+    clock.advance((LIST_AGAIN_S - 1) * 1000)
     assert tail.end(starts, True) == starts
-    clock.now += 1
+    clock.advance(1000)
     assert tail.end(starts, True) == {**starts, queue_of(0, "Ordinary"): 3}
 
 
 def test_a_pattern_may_match_nothing_yet() -> None:
-    log, clock = FakeLog(), Clock()
+    log, clock = FakeLog(), ManualClock(0)
     tail = Tail(log, SourceOptions.of({"path": "/m", "topicPattern": "A.*"}, STREAM), clock=clock)
     assert tail.first() == {}
     assert tail.end({}, True) == {}
     log.add(queue_of(0, "Ab"), 2)
-    clock.now += LIST_AGAIN_S
+    clock.advance(LIST_AGAIN_S * 1000)
     assert tail.end({}, True) == {queue_of(0, "Ab"): 2}
 
 

@@ -5,6 +5,7 @@ import pytest
 from firearrow.spark_tools.errors import TopicMissing
 from firearrow.spark_tools.plan.topics import Assigned, Wanted, when_there
 from tests.spark.fakes import FakeLog, queue_of
+from tests.support.clock import ManualClock
 
 THERE = ("Orders", "Payments", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "TBW102")
 
@@ -66,34 +67,31 @@ def test_queues_by_number_at_one_broker_or_at_each(log: FakeLog) -> None:
         found(log, Wanted(assigned=(Assigned("Orders", "broker-b", frozenset({0, 1, 2})),)))
 
 
-class Time:
-    """A clock that a pause moves; `then` is done at a moment."""
+class ClockOfLog(ManualClock):
+    """At `then` seconds from now the topic Late comes into the log."""
 
     def __init__(self, log: FakeLog, then: float) -> None:
-        self.now, self.log, self.then = 50.0, log, 50.0 + then
+        super().__init__(50_000)
+        self.log, self.then = log, self.now + then
 
-    def __call__(self) -> float:
-        return self.now
-
-    def pause(self, seconds: float) -> None:
-        assert seconds > 0
-        self.now += seconds
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
         if self.now >= self.then:
             self.log.add(queue_of(0, "Late"))
 
 
 def test_a_topic_is_waited_for() -> None:
     log = FakeLog()
-    time = Time(log, then=30)
-    assert when_there(lambda: Wanted(("Late",)).queues(log), 60, time, time.pause) == [queue_of(0, "Late")]
-    assert time.now == 80
+    clock = ClockOfLog(log, then=30)
+    assert when_there(lambda: Wanted(("Late",)).queues(log), 60, clock, clock.sleep) == [queue_of(0, "Late")]
+    assert clock.now == 80
 
 
 def test_waiting_ends() -> None:
     log = FakeLog()
-    time = Time(log, then=30)
+    clock = ClockOfLog(log, then=30)
     with pytest.raises(TopicMissing, match=r"no topic Late \(waited 12.5 s\)"):
-        when_there(lambda: Wanted(("Late",)).queues(log), 12.5, time, time.pause)
-    assert time.now == 62.5
+        when_there(lambda: Wanted(("Late",)).queues(log), 12.5, clock, clock.sleep)
+    assert clock.now == 62.5
     with pytest.raises(TopicMissing, match="no topic Late; waitForTopic waits for it"):
-        when_there(lambda: Wanted(("Late",)).queues(log), 0, time, time.pause)
+        when_there(lambda: Wanted(("Late",)).queues(log), 0, clock, clock.sleep)

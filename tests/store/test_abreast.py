@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.store import abreast as module
 from firearrow._native.store.abreast import ALONE_MAX, THREADS, abreast
 from firearrow._native.store.segment import fail_next, heal
-from tests.store.stores import open_store, put, read
+from tests.support.stores import open_store, put, read
 
 
 @pytest.mark.parametrize("count", [0, 1, ALONE_MAX, ALONE_MAX + 1, 1000])

@@ -8,7 +8,7 @@ from firearrow._native.store.blocks import LEAST_BYTES, TIMES, Blocks
 from firearrow._native.store.groupcommit import GroupCommit
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import MessageStore
-from tests.store.stores import open_store, put
+from tests.support.stores import open_store, put
 
 SEGMENT_BYTES = 16 << 20
 BODY = bytes(256 << 10)

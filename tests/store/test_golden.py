@@ -15,7 +15,7 @@ from firearrow._native.store.hash import java_hash
 from firearrow._native.store.record import Record
 from firearrow._native.store.store import GetStatus, MessageStore, StoreConfig
 from tests.golden import GOLDEN
-from tests.store.stores import read, split
+from tests.support.stores import read, split
 
 CONFIG = StoreConfig(
     segment_bytes=262144,

@@ -12,7 +12,7 @@ import pytest
 from firearrow._native.store.groupcommit import ZEROS_AHEAD_BYTES, GroupCommit
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import MessageStore
-from tests.store.stores import SEGMENT_BYTES, open_store, put
+from tests.support.stores import SEGMENT_BYTES, open_store, put
 
 WAIT_S = 20
 PAGE_BYTES = 4096

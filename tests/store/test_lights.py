@@ -10,8 +10,8 @@ import pytest
 from firearrow._native.store.dispatch import multi_names
 from firearrow._native.store.places import Placed, PutRefused
 from firearrow._native.store.segment import fail_next, heal
-from firearrow._native.store.store import InnerMessage, MessageStore
-from tests.store.stores import HOST, bodies, item, open_store, properties_of, put
+from firearrow._native.store.store import MessageStore
+from tests.support.stores import HOST, bodies, item, open_store, properties_of, put
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.segment import Segment
-from tests.store.stores import open_store, put
+from tests.support.stores import open_store, put
 
 
 def test_a_log_and_its_queue_are_read_while_a_store_is_open(tmp_path: Path) -> None:

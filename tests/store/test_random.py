@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from firearrow._native.store.faults import StoreError
 from firearrow._native.store.hash import CRC_WAYS, crc32, java_hash
 from firearrow._native.store.record import RecordError, decode
-from tests.store.stores import bodies, open_store, properties_of, put
+from tests.support.stores import bodies, open_store, properties_of, put
 
 STEPS = some.lists(
     some.one_of(

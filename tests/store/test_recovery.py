@@ -8,7 +8,7 @@ import pytest
 
 from firearrow._native.store.faults import StoreForeign
 from firearrow._native.store.record import Record
-from tests.store.stores import (
+from tests.support.stores import (
     QUEUE_FILE_BYTES,
     SEGMENT_BYTES,
     bodies,

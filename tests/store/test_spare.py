@@ -16,7 +16,7 @@ from firearrow._native.store import sole as module
 from firearrow._native.store.segment import Segment, fail_next, heal
 from firearrow._native.store.sole import discard, sole
 from firearrow._native.store.spare import Spare
-from tests.store.stores import SEGMENT_BYTES, needs_zeroing
+from tests.support.stores import SEGMENT_BYTES, needs_zeroing
 
 OLD = b"old " * (SEGMENT_BYTES // 4)
 NEXT = f"{SEGMENT_BYTES:020d}"

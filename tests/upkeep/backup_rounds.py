@@ -18,8 +18,8 @@ from pathlib import Path
 from firearrow.broker.upkeep.backup import Wanted, backup
 from firearrow.broker.upkeep.records import Choice, records
 from firearrow.broker.upkeep.verify import Checks, verify
-from tests.process.requests import send
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import send
 
 SMALL = (
     "mappedFileSizeCommitLog=262144", "mappedFileSizeConsumeQueue=2000", "maxHashSlotNum=500", "maxIndexNum=2000",
@@ -46,7 +46,7 @@ class Sender:
                 "nothing is sent any more"
             )
 
-    def run(self, broker: Broker, stop: threading.Event) -> None:
+    def run(self, broker: BrokerProcess, stop: threading.Event) -> None:
         """Until told to, or until the broker is gone; what was under way then may be stored or not."""
         try:
             with broker.connect() as connection:
@@ -63,7 +63,7 @@ class Sender:
 
 
 @contextmanager
-def sending(broker: Broker, senders: list[Sender]) -> Iterator[None]:
+def sending(broker: BrokerProcess, senders: list[Sender]) -> Iterator[None]:
     stop = threading.Event()
     threads = [threading.Thread(target=each.run, args=(broker, stop)) for each in senders]
     for thread in threads:
@@ -90,7 +90,7 @@ def read_queues(store: Path) -> dict[int, list[bytes]]:
 
 def check_copy(copy: Path, known: list[int], senders: list[Sender]) -> int:
     """A broker starts on the copy and stops; messages that are in it."""
-    with Broker(copy, *SETTINGS) as broker:
+    with BrokerProcess(copy, *SETTINGS) as broker:
         assert broker.stop() == 0, broker.log.read_text()
     verified = verify(str(copy))
     assert verified.clean, verified.findings
@@ -112,7 +112,7 @@ def one_round(folder: Path, rng: random.Random, copies: int, most: int = 700) ->
     root, target = folder / "store", folder / "copy"
     held = shared = 0
     taken = []
-    with Broker(root, *SETTINGS) as broker:
+    with BrokerProcess(root, *SETTINGS) as broker:
         with sending(broker, senders):
             for number in range(copies):
                 rng.choice(senders).wait_for(rng.randrange(20, most))

@@ -18,7 +18,7 @@ from firearrow._native.store.faults import StoreError
 from firearrow.broker.upkeep.records import Choice, records
 from firearrow.broker.upkeep.repair import Asked, Repair
 from firearrow.broker.upkeep.verify import Checks, verify
-from tests.store.stores import bodies, open_store
+from tests.support.stores import bodies, open_store
 from tests.upkeep.damaged import QUEUES, made
 
 MESSAGES_MAX = 90

@@ -5,7 +5,7 @@ import tarfile
 from pathlib import Path
 
 from tests.golden import GOLDEN
-from tests.store.stores import open_store, properties_of, put
+from tests.support.stores import open_store, properties_of, put
 
 MESSAGES = 126
 QUEUES = (("Orders", 0), ("Orders", 1), ("Payments", 0))

@@ -12,8 +12,8 @@ import pytest
 
 from firearrow.broker.upkeep.dump import host, time_text
 from tests.golden import GOLDEN
-from tests.process.requests import send
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import send
 from tests.upkeep.damaged import LOG_0, MESSAGES, body, files_of, made, overwrite, unpacked
 from tests.upkeep.tool import Ran, run
 
@@ -149,7 +149,7 @@ def test_wrong_usage_is_named(root: Path) -> None:
 
 
 def test_what_a_peer_wrote_does_not_steer_the_terminal(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker:
+    with BrokerProcess(tmp_path / "store") as broker:
         with broker.connect() as connection:
             assert send(connection, "Orders", b"\x1b[2Jgone\nnext").code == 0
         live = run("dump", broker.store, "--topic", "Orders")

@@ -10,11 +10,11 @@ from firearrow.broker.upkeep.backup import backup
 from firearrow.broker.upkeep.records import Choice, records
 from firearrow.broker.upkeep.repair import LOG_DAMAGE
 from firearrow.broker.upkeep.verify import verify
-from tests.process.connection import Connection
-from tests.process.requests import pull, send
-from tests.process.requests import records as wire_records
-from tests.process.running import Broker
-from tests.store.stores import bodies, open_store
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
+from tests.support.requests import pull, send
+from tests.support.requests import records as wire_records
+from tests.support.stores import bodies, open_store
 from tests.upkeep.damaged import (
     LOG_0,
     MESSAGES,
@@ -208,7 +208,7 @@ def test_apaches_store_is_mended(tmp_path: Path) -> None:
 
 
 def test_a_broker_starts_on_a_mended_store(root: Path) -> None:
-    with Broker(root) as broker:
+    with BrokerProcess(root) as broker:
         with broker.connect() as connection:
             for number in range(30):
                 assert send(connection, "Orders", body(number), number % 2).code == 0
@@ -216,7 +216,7 @@ def test_a_broker_starts_on_a_mended_store(root: Path) -> None:
     place = next(record.physical_offset for record in records(str(root), Choice("Orders", 1, 7), print))
     overwrite(root / LOG_0, place + 4, b"\xee" * 4)
     assert run("repair", root, "--yes", "--drop-damaged").code == 0
-    with Broker(root) as broker:
+    with BrokerProcess(root) as broker:
         with broker.connect() as connection:
             assert pulled(connection, 0) == [body(number) for number in range(0, 30, 2)]
             assert pulled(connection, 1) == [body(number) for number in range(1, 30, 2) if number != 15]
@@ -226,7 +226,7 @@ def test_a_broker_starts_on_a_mended_store(root: Path) -> None:
     assert verify(str(root)).clean
 
 
-def pulled(connection: Connection, queue_id: int) -> list[bytes]:
+def pulled(connection: ClientSocket, queue_id: int) -> list[bytes]:
     """A whole queue, as consumers go over it."""
     found: list[bytes] = []
     at = 0
@@ -238,7 +238,7 @@ def pulled(connection: Connection, queue_id: int) -> list[bytes]:
 
 
 def test_a_store_in_use_is_not_mended(root: Path) -> None:
-    with Broker(root) as broker:
+    with BrokerProcess(root) as broker:
         ran = run("repair", broker.store, "--yes")
         assert ran.code == 3
         assert "is used by a broker" in ran.err

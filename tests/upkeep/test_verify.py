@@ -14,8 +14,8 @@ from firearrow._native.store.faults import StoreLocked, StoreUnreadable
 from firearrow.broker.upkeep import lane, meaning
 from firearrow.broker.upkeep.lock import held
 from firearrow.broker.upkeep.verify import Checks, verify
-from tests.process.running import Broker
-from tests.store.stores import open_store, properties_of, put
+from tests.support.broker_process import BrokerProcess
+from tests.support.stores import open_store, properties_of, put
 from tests.upkeep.damaged import (
     LOG_0,
     MESSAGES,
@@ -153,7 +153,7 @@ def test_wrong_folders_are_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_store_in_use_is_left_alone_but_for_live(root: Path) -> None:
-    with Broker(root) as broker:
+    with BrokerProcess(root) as broker:
         ran = run("verify", broker.store)
         assert ran.code == 3
         assert "is used by a broker" in ran.err

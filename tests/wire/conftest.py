@@ -1,4 +1,4 @@
-"""Rooms with an engine, on both kinds of loop."""
+"""A harness with an engine, on each kind of loop."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import uvloop
 
-from tests.wire.engine_room import Room
+from tests.support.poller_harness import PollerHarness
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
@@ -22,10 +22,10 @@ def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
 
 
 @pytest.fixture
-def room(loop: asyncio.AbstractEventLoop) -> Iterator[Room]:
-    room = Room(loop)
-    yield room
-    for peer in room.peers:
+def harness(loop: asyncio.AbstractEventLoop) -> Iterator[PollerHarness]:
+    harness = PollerHarness(loop)
+    yield harness
+    for peer in harness.peers:
         peer.close()
-    room.turns(20)
-    room.engine.close()
+    harness.turns(20)
+    harness.engine.close()

@@ -6,11 +6,11 @@ from firearrow._native.wire.lane import Allowance
 def test_an_allowance_counts_messages_and_bytes_but_lets_one_alone() -> None:
     freed: list[int] = []
 
-    class Told(Allowance):
+    class Recording(Allowance):
         def freed(self) -> None:
             freed.append(self.count)
 
-    allowance = Told(2, 10)
+    allowance = Recording(2, 10)
     assert allowance.take(99)
     assert not allowance.take(1)
     allowance.give_back(99)

@@ -2,66 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
 
 import pytest
 
-from firearrow._native.wire.calls import TICK_S, Calls, Failure
+from firearrow._native.wire.calls import TICK_S, Failure
 from firearrow._native.wire.command import RemotingCommand
 from tests.client.waiting import wait_until
-from tests.wire.test_conn import Transport
-
-
-class Failed(Exception):
-    pass
-
-
-class Client(Calls, asyncio.BufferedProtocol):
-    def __init__(self, loop: asyncio.AbstractEventLoop, pending_max: int = 100) -> None:
-        super().__init__(loop, pending_max=pending_max)
-        self.requests: list[RemotingCommand] = []
-        self.faults: list[str] = []
-        self.gone = 0
-
-    def received(self, command: RemotingCommand) -> None:
-        self.requests.append(command)
-
-    def broken(self, fault: str) -> None:
-        self.faults.append(fault)
-
-    def left(self) -> None:
-        self.gone += 1
-
-    def failure(self, kind: Failure, reason: Exception | None = None) -> Failed:
-        return Failed(kind, reason)
-
-    def feed(self, data: bytes) -> None:
-        buffer = self.get_buffer(-1)
-        buffer[: len(data)] = data
-        self.buffer_updated(len(data))
-
-
-def run(test: Callable[[Client, Transport], Awaitable[None]], pending_max: int = 100) -> None:
-    async def main() -> None:
-        client, transport = Client(asyncio.get_running_loop(), pending_max), Transport()
-        client.connection_made(transport)  # type: ignore[arg-type]
-        await test(client, transport)
-
-    asyncio.run(main())
-
-
-def asked(transport: Transport) -> list[RemotingCommand]:
-    """The requests written so far, each in a write of its own or several in one."""
-    data, found = b"".join(transport.writes), []
-    while data:
-        size = 4 + int.from_bytes(data[:4])
-        found.append(RemotingCommand.decode(data[:size]))
-        data = data[size:]
-    return found
+from tests.support.transport import RecordingTransport
+from tests.wire.calls_client import CallsClient, Failed, asked, run
 
 
 def test_answers_go_to_who_asked_in_whatever_order() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         calls = [client.call(RemotingCommand.request(10 + n), 5) for n in range(3)]
         await asyncio.sleep(0)
         assert len(transport.writes) == 2, "the first leaves at once, the others together"
@@ -77,7 +29,7 @@ def test_answers_go_to_who_asked_in_whatever_order() -> None:
 
 
 def test_requests_of_the_peer_are_handed_on() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         call = client.call(RemotingCommand.request(10), 5)
         client.feed(RemotingCommand.request(40, {"k": "v"}).encode())
         client.feed(RemotingCommand(0, opaque=999, flag=1).encode())
@@ -89,7 +41,7 @@ def test_requests_of_the_peer_are_handed_on() -> None:
 
 
 def test_a_late_call_ends_and_its_answer_is_dropped() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         slow, fast = client.call(RemotingCommand.request(10), 30), client.call(RemotingCommand.request(11), 0)
         with pytest.raises(Failed) as error:
             await fast
@@ -103,7 +55,7 @@ def test_a_late_call_ends_and_its_answer_is_dropped() -> None:
 
 
 def test_time_outs_are_kept_while_others_wait_longer() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         calls = [client.call(RemotingCommand.request(10), seconds) for seconds in (30, 0.15, 0.05)]
@@ -118,7 +70,7 @@ def test_time_outs_are_kept_while_others_wait_longer() -> None:
 
 
 def test_a_cancelled_call_disturbs_nobody() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         call, other = (client.call(RemotingCommand.request(10), 5) for _ in range(2))
         call.cancel()
         await asyncio.sleep(0)
@@ -130,7 +82,7 @@ def test_a_cancelled_call_disturbs_nobody() -> None:
 
 
 def test_all_who_wait_hear_of_the_loss() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         calls = [client.call(RemotingCommand.request(10), 5) for _ in range(3)]
         reason = OSError("reset")
         client.connection_lost(reason)
@@ -144,7 +96,7 @@ def test_all_who_wait_hear_of_the_loss() -> None:
 
 
 def test_no_more_calls_than_allowed_wait() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         calls = [client.call(RemotingCommand.request(10), 5) for _ in range(3)]
         with pytest.raises(Failed) as error:
             await calls[2]
@@ -159,7 +111,7 @@ def test_no_more_calls_than_allowed_wait() -> None:
 
 
 def test_a_retired_connection_closes_behind_the_last_answer() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         call = client.call(RemotingCommand.request(10), 5)
         await asyncio.sleep(0)
         client.retire()
@@ -172,7 +124,7 @@ def test_a_retired_connection_closes_behind_the_last_answer() -> None:
 
 
 def test_a_retired_connection_does_not_wait_for_the_cancelled() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         client.call(RemotingCommand.request(10), 30).cancel()
         client.retire()
         await wait_until(lambda: transport.closing)
@@ -181,7 +133,7 @@ def test_a_retired_connection_does_not_wait_for_the_cancelled() -> None:
 
 
 def test_a_broken_answer_ends_all_calls() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         call = client.call(RemotingCommand.request(10), 5)
         await asyncio.sleep(0)
         opaque = asked(transport)[0].opaque
@@ -196,7 +148,7 @@ def test_a_broken_answer_ends_all_calls() -> None:
 
 
 def test_a_client_reads_on_while_its_writing_is_stuck() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         call = client.call(RemotingCommand.request(10), 5)
         await asyncio.sleep(0)
         client.pause_writing()
@@ -212,7 +164,7 @@ def test_each_thread_receives_into_a_window_of_its_own() -> None:
 
     def thread() -> None:
         loop = asyncio.new_event_loop()
-        windows.append(Client(loop).get_buffer(-1))
+        windows.append(CallsClient(loop).get_buffer(-1))
         loop.close()
 
     threads = [threading.Thread(target=thread) for _ in range(2)]

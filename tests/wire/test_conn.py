@@ -4,70 +4,13 @@ import asyncio
 import struct
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Conn
+from tests.support.connections import Echo, connected, feed, requests, turn
 
 FRAMES_A_TURN = 256
-
-
-class Echo(Conn):
-    """Keeps what it receives; answers each request with `answer_bytes` of body."""
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        answer_bytes: int | None = None,
-        **limits: Any,  # noqa: ANN401
-    ) -> None:
-        super().__init__(loop, **limits)
-        self.commands: list[RemotingCommand] = []
-        self.faults: list[str] = []
-        self.losses = 0
-        self.answer_size = answer_bytes
-
-    def received(self, command: RemotingCommand) -> None:
-        self.commands.append(command)
-        if self.answer_size is not None:
-            self.send(command.answer(body=bytes(self.answer_size)).encode())
-
-    def broken(self, fault: str) -> None:
-        self.faults.append(fault)
-
-    def lost(self, reason: Exception | None) -> None:
-        self.losses += 1
-
-
-class Transport:
-    """Records what a Conn does with its transport; `congest` acts as a full socket."""
-
-    def __init__(self) -> None:
-        self.writes: list[bytes] = []
-        self.reading = True
-        self.closing = False
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        self.high = high
-
-    def write(self, data: bytes) -> None:
-        self.writes.append(data)
-
-    def pause_reading(self) -> None:
-        assert self.reading
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        assert not self.reading
-        self.reading = True
-
-    def is_closing(self) -> bool:
-        return self.closing
-
-    def close(self) -> None:
-        self.closing = True
 
 
 @pytest.fixture
@@ -75,34 +18,6 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop = asyncio.new_event_loop()
     yield loop
     loop.close()
-
-
-def connected(conn: Echo) -> Transport:
-    transport = Transport()
-    conn.connection_made(transport)  # type: ignore[arg-type]
-    return transport
-
-
-def feed(conn: Conn, data: bytes) -> None:
-    while data:
-        room = conn.get_buffer(-1)
-        piece = data[: len(room)]
-        room[: len(piece)] = piece
-        room.release()
-        conn.buffer_updated(len(piece))
-        data = data[len(piece) :]
-
-
-def turn(loop: asyncio.AbstractEventLoop) -> None:
-    loop.call_soon(loop.stop)
-    loop.run_forever()
-
-
-def requests(count: int, body: int = 0) -> bytes:
-    return b"".join(
-        RemotingCommand(34, {"n": str(n)}, bytes(body), opaque=n, serializer=n % 2).encode()
-        for n in range(count)
-    )
 
 
 def test_frames_fed_in_two_pieces_at_every_cut(loop: asyncio.AbstractEventLoop) -> None:

@@ -7,75 +7,77 @@ import pytest
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.conn import Conn
-from tests.wire.engine_room import Room, answers, frame
-from tests.wire.test_conn import Echo
+from tests.support.connections import Echo
+from tests.support.poller_harness import PollerHarness, answers, frame
 
 REQUESTS = 400
 BODY = bytes(range(256))
 
 
-def test_requests_of_one_pass_are_answered_by_one_write_each(room: Room) -> None:
-    several = [room.echo() for _ in range(10)]
+def test_requests_of_one_pass_are_answered_by_one_write_each(harness: PollerHarness) -> None:
+    several = [harness.echo() for _ in range(10)]
     for _, peer, _ in several:
         peer.sendall(b"".join(frame(number) for number in range(20)))
-    room.until(lambda: all(len(conn.commands) == 20 for conn, _, _ in several))
+    harness.until(lambda: all(len(conn.commands) == 20 for conn, _, _ in several))
     for _, peer, _ in several:
         assert [answer.opaque for answer in answers(peer, 20)] == list(range(20))
 
 
-def test_what_is_planned_in_a_pass_runs_behind_its_last_socket(room: Room) -> None:
+def test_what_is_planned_in_a_pass_runs_behind_its_last_socket(harness: PollerHarness) -> None:
     seen: list[str] = []
 
     class Planning(Conn):
         def received(self, command: RemotingCommand) -> None:
-            assert room.engine.passing
+            assert harness.engine.passing
             seen.append("frame")
-            room.engine.call_soon(lambda: seen.append("planned"))
+            harness.engine.call_soon(lambda: seen.append("planned"))
 
     for _ in range(4):  # so many are served before a pass looks at the clock
-        peer, _ = room.join(Planning(room.loop))
+        peer, _ = harness.join(Planning(harness.loop))
         peer.sendall(frame())
-    room.until(lambda: len(seen) == 8)
+    harness.until(lambda: len(seen) == 8)
     assert seen == ["frame"] * 4 + ["planned"] * 4
-    room.engine.call_soon(lambda: seen.append("later"))
-    room.until(lambda: seen[-1] == "later")
+    harness.engine.call_soon(lambda: seen.append("later"))
+    harness.until(lambda: seen[-1] == "later")
 
 
-def test_what_that_plans_comes_right_behind_it_and_the_rest_in_the_loops_next_turn(room: Room) -> None:
+def test_what_that_plans_comes_right_behind_it_and_the_rest_in_the_loops_next_turn(
+    harness: PollerHarness,
+) -> None:
     seen: list[str] = []
 
     def first() -> None:
-        room.loop.call_soon(seen.append, "loop")
-        room.engine.call_soon(second)
+        harness.loop.call_soon(seen.append, "loop")
+        harness.engine.call_soon(second)
         seen.append("first")
 
     def second() -> None:
-        room.engine.call_soon(lambda: seen.append("third"))
+        harness.engine.call_soon(lambda: seen.append("third"))
         seen.append("second")
 
     class Planning(Conn):
         def received(self, command: RemotingCommand) -> None:
-            room.engine.call_soon(first)
+            harness.engine.call_soon(first)
 
-    peer, _ = room.join(Planning(room.loop))
+    peer, _ = harness.join(Planning(harness.loop))
     peer.sendall(frame())
-    room.until(lambda: len(seen) == 4)
+    harness.until(lambda: len(seen) == 4)
     assert seen == ["first", "second", "loop", "third"]
 
 
 @pytest.mark.parametrize("cut", [1, 3, 7, 50])
-def test_frames_come_out_whole_whatever_the_cuts(room: Room, cut: int) -> None:
-    conn, peer, _ = room.echo(None)
+def test_frames_come_out_whole_whatever_the_cuts(harness: PollerHarness, cut: int) -> None:
+    conn, peer, _ = harness.echo(None)
     data = b"".join(frame(number, BODY) for number in range(3))
     for at in range(0, len(data), cut):
         peer.sendall(data[at : at + cut])
-        room.turns(3)
-    room.until(lambda: len(conn.commands) == 3)
+        harness.turns(3)
+    harness.until(lambda: len(conn.commands) == 3)
     assert [command.body for command in conn.commands] == [BODY] * 3
 
 
-def test_a_frame_larger_than_the_window_comes_whole(room: Room) -> None:
-    conn, peer, _ = room.echo(None)
+def test_a_frame_larger_than_the_window_comes_whole(harness: PollerHarness) -> None:
+    conn, peer, _ = harness.echo(None)
     body = bytes(3_000_000)
     peer.setblocking(False)
     data = memoryview(frame(1, body))
@@ -89,12 +91,12 @@ def test_a_frame_larger_than_the_window_comes_whole(room: Room) -> None:
                 pass
         return bool(conn.commands)
 
-    room.until(fed)
+    harness.until(fed)
     assert conn.commands[0].body == body
 
 
-def test_a_slow_reader_is_not_read_and_gets_everything_in_the_end(room: Room) -> None:
-    conn, peer, _ = room.echo(100_000, high_water=200_000)
+def test_a_slow_reader_is_not_read_and_gets_everything_in_the_end(harness: PollerHarness) -> None:
+    conn, peer, _ = harness.echo(100_000, high_water=200_000)
     data, sent = b"".join(frame(number) for number in range(REQUESTS)), 0
     peer.setblocking(False)
 
@@ -106,9 +108,9 @@ def test_a_slow_reader_is_not_read_and_gets_everything_in_the_end(room: Room) ->
             pass
         return conn.congested and len(conn.commands) > 1
 
-    room.until(full)
+    harness.until(full)
     taken = len(conn.commands)
-    room.turns(50)
+    harness.turns(50)
     assert len(conn.commands) == taken < 100, "nobody reads for who does not read"
     found = bytearray()
 
@@ -124,14 +126,14 @@ def test_a_slow_reader_is_not_read_and_gets_everything_in_the_end(room: Room) ->
             pass
         return len(found) > REQUESTS * 100_000
 
-    room.until(everything, 30)
+    harness.until(everything, 30)
     assert len(conn.commands) == REQUESTS
     assert not conn.congested
 
 
-def test_a_flood_on_one_connection_keeps_nobody_waiting(room: Room) -> None:
-    flooding, flood, _ = room.echo(None)
-    calm, peer, _ = room.echo()
+def test_a_flood_on_one_connection_keeps_nobody_waiting(harness: PollerHarness) -> None:
+    flooding, flood, _ = harness.echo(None)
+    calm, peer, _ = harness.echo()
     data = b"".join(frame(number) for number in range(5000))
     flood.setblocking(False)
     at, ticks = 0, 0
@@ -139,7 +141,7 @@ def test_a_flood_on_one_connection_keeps_nobody_waiting(room: Room) -> None:
     def tick() -> None:
         nonlocal ticks
         ticks += 1
-        room.loop.call_soon(tick)
+        harness.loop.call_soon(tick)
 
     def pour() -> bool:
         nonlocal at
@@ -149,56 +151,56 @@ def test_a_flood_on_one_connection_keeps_nobody_waiting(room: Room) -> None:
             pass
         return len(calm.commands) == 1
 
-    room.loop.call_soon(tick)
+    harness.loop.call_soon(tick)
     for _ in range(50):
         pour()
     peer.sendall(frame())
     before = len(flooding.commands)
-    room.until(pour)
+    harness.until(pour)
     assert len(flooding.commands) - before < 5000, "at most some passes of the flood"
     assert ticks > 0
     assert len(answers(peer, 1)) == 1
 
 
-def test_a_fault_of_what_is_planned_stops_no_other(room: Room) -> None:
+def test_a_fault_of_what_is_planned_stops_no_other(harness: PollerHarness) -> None:
     seen: list[int] = []
 
     class Planning(Conn):
         def received(self, command: RemotingCommand) -> None:
-            room.engine.call_soon(lambda: 1 / 0)
-            room.engine.call_soon(lambda: seen.append(1))
+            harness.engine.call_soon(lambda: 1 / 0)
+            harness.engine.call_soon(lambda: seen.append(1))
 
-    peer, _ = room.join(Planning(room.loop))
+    peer, _ = harness.join(Planning(harness.loop))
     peer.sendall(frame())
-    room.until(lambda: seen)
-    assert isinstance(room.faults[0]["exception"], ZeroDivisionError)
+    harness.until(lambda: seen)
+    assert isinstance(harness.faults[0]["exception"], ZeroDivisionError)
 
 
-def test_who_stops_reading_sends_on(room: Room) -> None:
-    conn, peer, _ = room.echo()
+def test_who_stops_reading_sends_on(harness: PollerHarness) -> None:
+    conn, peer, _ = harness.echo()
     conn.stop_reading()
     peer.sendall(frame())
-    room.turns(20)
+    harness.turns(20)
     assert conn.commands == []
     conn.send(frame(5))
-    room.turns(5)
+    harness.turns(5)
     assert [each.opaque for each in answers(peer, 1)] == [5]
 
 
-def test_more_than_one_read_takes_is_read_on_though_nothing_more_comes(room: Room) -> None:
-    several = [room.echo(None) for _ in range(3)]
+def test_more_than_one_read_takes_is_read_on_though_nothing_more_comes(harness: PollerHarness) -> None:
+    several = [harness.echo(None) for _ in range(3)]
     whole = frame(1, bytes(300_000))
     for conn, peer, _ in several:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         peer.sendall(whole[:120_000])
-        room.turns()
+        harness.turns()
         peer.setblocking(False)
         assert peer.send(whole[120_000:] + frame(2)) == len(whole[120_000:] + frame(2))
         assert conn.commands == []
-    room.until(lambda: all(len(conn.commands) == 2 for conn, _, _ in several))
+    harness.until(lambda: all(len(conn.commands) == 2 for conn, _, _ in several))
 
 
-def test_those_that_a_pass_has_no_time_for_go_on_later(room: Room) -> None:
+def test_those_that_a_pass_has_no_time_for_go_on_later(harness: PollerHarness) -> None:
     """Their bytes were read already. The handler sleeps for what would be work: a pass has 2 ms."""
     seen: list[str] = []
 
@@ -210,18 +212,18 @@ def test_those_that_a_pass_has_no_time_for_go_on_later(room: Room) -> None:
 
     def tick() -> None:
         seen.append("tick")
-        room.loop.call_soon(tick)
+        harness.loop.call_soon(tick)
 
-    several = [(conn := Slow(room.loop, 0), *room.join(conn)) for _ in range(30)]
+    several = [(conn := Slow(harness.loop, 0), *harness.join(conn)) for _ in range(30)]
     for number, (_, peer, _) in enumerate(several):
         peer.sendall(frame(number) + frame(100 + number)[:7])
-    room.loop.call_soon(tick)
-    room.until(lambda: seen.count("frame") == 30)
+    harness.loop.call_soon(tick)
+    harness.until(lambda: seen.count("frame") == 30)
     together = max(len(run) for run in "".join("f" if each == "frame" else " " for each in seen).split())
     assert together <= 10, "the loop gets its turn between"
     for number, (_, peer, _) in enumerate(several):
         peer.sendall(frame(100 + number)[7:])
-    room.until(lambda: seen.count("frame") == 60)
-    room.turns()
+    harness.until(lambda: seen.count("frame") == 60)
+    harness.turns()
     for number, (_, peer, _) in enumerate(several):
         assert [answer.opaque for answer in answers(peer, 2)] == [number, 100 + number]

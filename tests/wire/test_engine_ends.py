@@ -5,53 +5,53 @@ import socket
 import struct
 
 from firearrow._native.wire.command import RemotingCommand
-from tests.wire.engine_room import Room, answers, frame
-from tests.wire.test_conn import Echo
+from tests.support.connections import Echo
+from tests.support.poller_harness import PollerHarness, answers, frame
 
 
-def test_a_fault_of_one_handler_ends_that_connection_only(room: Room) -> None:
+def test_a_fault_of_one_handler_ends_that_connection_only(harness: PollerHarness) -> None:
     class Faulty(Echo):
         def received(self, command: RemotingCommand) -> None:
             raise RuntimeError("a bug")
 
-    faulty = Faulty(room.loop)
-    peer, wire = room.join(faulty)
-    other, calm, _ = room.echo()
+    faulty = Faulty(harness.loop)
+    peer, wire = harness.join(faulty)
+    other, calm, _ = harness.echo()
     peer.sendall(frame())
     calm.sendall(frame())
-    room.until(lambda: faulty.losses)
+    harness.until(lambda: faulty.losses)
     assert peer.recv(1) == b""
     assert wire.is_closing()
     assert len(answers(calm, 1)) == 1
-    assert [str(fault["exception"]) for fault in room.faults] == ["a bug"]
+    assert [str(fault["exception"]) for fault in harness.faults] == ["a bug"]
     assert not other.losses
 
 
-def test_bytes_that_are_no_frame_close_the_connection(room: Room) -> None:
-    conn, peer, _ = room.echo()
+def test_bytes_that_are_no_frame_close_the_connection(harness: PollerHarness) -> None:
+    conn, peer, _ = harness.echo()
     peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
-    room.until(lambda: conn.losses)
+    harness.until(lambda: conn.losses)
     assert len(conn.faults) == 1
     assert peer.recv(1) == b""
 
 
-def test_a_peer_that_goes_is_lost_once(room: Room) -> None:
+def test_a_peer_that_goes_is_lost_once(harness: PollerHarness) -> None:
     for go in (socket.socket.close, lambda peer: peer.shutdown(socket.SHUT_WR)):
-        conn, peer, wire = room.echo()
+        conn, peer, wire = harness.echo()
         peer.sendall(frame()[:10])
-        room.turns()
+        harness.turns()
         go(peer)
-        room.until(lambda: conn.losses)  # noqa: B023
+        harness.until(lambda: conn.losses)  # noqa: B023
         wire.abort()
         wire.close()
         wire.write(b"nobody hears it")
-        room.turns()
+        harness.turns()
         assert conn.losses == 1
         assert conn.closed
 
 
-def test_a_close_lets_the_backlog_leave_first(room: Room) -> None:
-    conn, peer, wire = room.echo()
+def test_a_close_lets_the_backlog_leave_first(harness: PollerHarness) -> None:
+    conn, peer, wire = harness.echo()
     peer.setblocking(True)
     whole = bytes(5_000_000)
     wire.write(whole)
@@ -69,12 +69,12 @@ def test_a_close_lets_the_backlog_leave_first(room: Room) -> None:
             return False
         return True
 
-    room.until(ended)
+    harness.until(ended)
     assert found == whole
-    room.until(lambda: conn.losses == 1)
+    harness.until(lambda: conn.losses == 1)
 
 
-def test_an_abort_in_a_pass_leaves_the_pass_whole(room: Room) -> None:
+def test_an_abort_in_a_pass_leaves_the_pass_whole(harness: PollerHarness) -> None:
     """Each connection cuts all the others off when it is served: events of the cut ones are passed over."""
     cut: list[Echo] = []
 
@@ -86,41 +86,41 @@ def test_an_abort_in_a_pass_leaves_the_pass_whole(room: Room) -> None:
                     each.abort()
 
     for _ in range(8):
-        cut.append(Cutting(room.loop))
-        peer, _ = room.join(cut[-1])
+        cut.append(Cutting(harness.loop))
+        peer, _ = harness.join(cut[-1])
         peer.sendall(frame())
-    room.until(lambda: sum(conn.losses for conn in cut) >= 7)
+    harness.until(lambda: sum(conn.losses for conn in cut) >= 7)
     assert sum(len(conn.commands) for conn in cut) == 1
 
 
-def test_a_reset_says_why(room: Room) -> None:
+def test_a_reset_says_why(harness: PollerHarness) -> None:
     reasons: list[Exception | None] = []
 
-    class Told(Echo):
+    class Recording(Echo):
         def lost(self, reason: Exception | None) -> None:
             super().lost(reason)
             reasons.append(reason)
 
-    conn = Told(room.loop)
-    peer, wire = room.join_by_tcp(conn)
+    conn = Recording(harness.loop)
+    peer, wire = harness.join_by_tcp(conn)
     assert wire.get_extra_info("peername") == peer.getsockname()
     assert wire.get_extra_info("sockname") == peer.getpeername()
     assert wire.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
-    room.until(lambda: conn.losses)
+    harness.until(lambda: conn.losses)
     [reason] = reasons
     assert isinstance(reason, OSError)
     assert reason.errno == errno.ECONNRESET
 
 
-def test_what_came_beside_the_end_is_answered_and_the_end_heard(room: Room) -> None:
-    several = [Echo(room.loop, 0) for _ in range(3)]
-    peers = [room.join_by_tcp(conn)[0] for conn in several]
+def test_what_came_beside_the_end_is_answered_and_the_end_heard(harness: PollerHarness) -> None:
+    several = [Echo(harness.loop, 0) for _ in range(3)]
+    peers = [harness.join_by_tcp(conn)[0] for conn in several]
     for peer in peers:
         peer.sendall(b"".join(frame(number) for number in range(3)))
         peer.shutdown(socket.SHUT_WR)
-    room.until(lambda: all(conn.losses for conn in several))
+    harness.until(lambda: all(conn.losses for conn in several))
     for peer in peers:
         assert [answer.opaque for answer in answers(peer, 3)] == [0, 1, 2]
         assert peer.recv(1) == b""

@@ -8,8 +8,8 @@ import pytest
 from firearrow._native.wire.lane import Allowance, Lane
 from firearrow._native.wire.sends import SendFrames
 from firearrow.client.message import Message
-from tests.wire.test_calls import Client, asked, run
-from tests.wire.test_conn import Transport
+from tests.support.transport import RecordingTransport
+from tests.wire.calls_client import CallsClient, asked, run
 from tests.wire.test_outgoing import ids
 
 
@@ -29,7 +29,7 @@ ROUTE = object()
 
 
 def lane(
-    client: Client, infos: dict[str, object], count_max: int = 9
+    client: CallsClient, infos: dict[str, object], count_max: int = 9
 ) -> "tuple[Lane[Message, str, Sent], Allowance]":
     allowance = Allowance(count_max, 1000)
     made: Lane[Message, str, Sent] = Lane(
@@ -44,7 +44,7 @@ def beyond(*outcome: object) -> None:
 
 
 def test_a_lane_that_leads_nowhere_does_nothing() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         infos: dict[str, object] = {}
         made, _ = lane(client, infos)
         assert made.submit(Message("t", b"x"), 5, beyond) is None
@@ -65,7 +65,7 @@ def test_a_lane_that_leads_nowhere_does_nothing() -> None:
 
 
 def test_what_is_refused_takes_no_room_and_no_number() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         made, allowance = lane(client, {"t": ROUTE}, count_max=1)
         made.lay(ROUTE, [(0, "b", "q0", client)])
         for message in (
@@ -92,7 +92,7 @@ def test_what_is_refused_takes_no_room_and_no_number() -> None:
 
 
 def test_all_but_success_goes_beyond_and_keeps_its_room() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         outcomes: list[object] = []
         made, allowance = lane(client, {"t": ROUTE})
         made.lay(ROUTE, [(3, "b", "q3", client)])

@@ -9,8 +9,8 @@ import pytest
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow._native.wire.sends import SendAnswer, SendFields, SendFrames, post
 from tests.golden import Recorded, session
-from tests.wire.test_calls import Client, Failed, asked, run
-from tests.wire.test_conn import Transport
+from tests.support.transport import RecordingTransport
+from tests.wire.calls_client import CallsClient, Failed, asked, run
 
 SESSIONS = (
     "producer-sync",
@@ -119,7 +119,7 @@ def outcomes_of(
 ) -> list[SendAnswer | BaseException]:
     outcomes: list[SendAnswer | BaseException] = []
 
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         frames, opaque = SendFrames("g", "t"), client.next_opaque()
         post(client, opaque, frames.frame(opaque, 0, 0, b"", b"x"), outcomes.append, 5)
         await asyncio.sleep(0)
@@ -159,7 +159,7 @@ def test_an_answer_with_a_wrong_number_is_an_error_that_names_it(ext: dict[str, 
 
 
 def test_who_waits_hears_of_the_loss_and_of_the_time() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         outcomes: list[SendAnswer | BaseException] = []
         loop = asyncio.get_running_loop()
         late = loop.create_future()
@@ -176,7 +176,7 @@ def test_who_waits_hears_of_the_loss_and_of_the_time() -> None:
 
 
 def test_one_who_fails_disturbs_nobody() -> None:
-    async def test(client: Client, transport: Transport) -> None:
+    async def test(client: CallsClient, transport: RecordingTransport) -> None:
         reports: list[object] = []
         outcomes: list[SendAnswer | BaseException] = []
         asyncio.get_running_loop().set_exception_handler(

@@ -5,7 +5,7 @@ import threading
 
 from firearrow._native.wire.budget import Budget
 from firearrow._native.wire.shelf import KEPT_BYTES, Shelf
-from tests.wire.test_conn import Echo, connected, feed, requests
+from tests.support.connections import Echo, connected, feed, requests
 
 LARGE = 3 << 20
 BEGUN = 400_000

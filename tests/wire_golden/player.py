@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from firearrow._native.wire.command import RemotingCommand
-from tests.process.connection import Connection
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
 from tests.wire_golden.conversation import Connection as Where
 from tests.wire_golden.conversation import Event
 from tests.wire_golden.translation import Translation
@@ -49,10 +49,10 @@ class Exchange:
     request: Event | None
 
 
-class Line:
+class ReplayConnection:
     """One connection: answers by opaque, requests of the broker in their order."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ClientSocket) -> None:
         self.connection = connection
         self.answers: dict[int, RemotingCommand] = {}
         self.closed = False
@@ -95,12 +95,14 @@ class Line:
 class Player:
     """`lone` is a name server without a broker: the recorded broker registers with it; KV writes go there, too."""
 
-    def __init__(self, events: list[Event], broker: Broker, lone: Address, translation: Translation) -> None:
+    def __init__(
+        self, events: list[Event], broker: BrokerProcess, lone: Address, translation: Translation
+    ) -> None:
         self.events = events
         self.broker = broker
         self.lone = lone
         self.translation = translation
-        self.lines: dict[Where, Line] = {}
+        self.lines: dict[Where, ReplayConnection] = {}
         self.early: dict[Event, RemotingCommand | None] = {}
         self.relayed: dict[tuple[Where, int], int] = {}
         self.surplus: list[tuple[Event, RemotingCommand]] = []
@@ -113,7 +115,7 @@ class Player:
             if event.last and event.where in self.lines:
                 self._end(event, self.lines.pop(event.where))
 
-    def _end(self, event: Event, line: Line) -> None:
+    def _end(self, event: Event, line: ReplayConnection) -> None:
         """Nothing may be left that Apache did not send."""
         line.barrier()
         left = [*line.connection.requests, *line.answers.values()]
@@ -142,7 +144,7 @@ class Player:
             self.translation.learn(event.partner, event, ours)
         return Exchange(event, ours, event.partner)
 
-    def _ask(self, event: Event, line: Line) -> None:
+    def _ask(self, event: Event, line: ReplayConnection) -> None:
         answer = event.partner
         request = self.translation.request(event)
         if answer is not None and self._reached_deadline(event, answer):
@@ -152,7 +154,7 @@ class Player:
         if answer is not None and (request.code, answer.command.code) == (POP_MESSAGE, POLLING_TIMEOUT):
             request.ext["pollTime"] = str(OTHERWISE_MS)
         if request.code in SETTINGS and event.line["peer"] == "namesrv":
-            with Connection(self.lone) as lone:
+            with ClientSocket(self.lone) as lone:
                 lone.answer_to(self._sent(lone, request))
         if answer is None or answer.command.code == 0:
             self._await_messages(request, None if answer is None else answer.command)
@@ -193,21 +195,21 @@ class Player:
         return event.command.code in PULLS and answer.command.code != 0 and held_ms > DEADLINE_MS
 
     @staticmethod
-    def _sent(lone: Connection, request: RemotingCommand) -> int:
+    def _sent(lone: ClientSocket, request: RemotingCommand) -> int:
         lone.send_raw(request.encode())
         return request.opaque
 
-    def _answer_relay(self, event: Event, line: Line) -> None:
+    def _answer_relay(self, event: Event, line: ReplayConnection) -> None:
         opaque = self.relayed.pop((event.where, event.command.opaque), None)
         if opaque is not None:
             answer = event.command
             answer.opaque = opaque
             line.connection.send_raw(answer.encode())
 
-    def _line(self, event: Event) -> Line:
+    def _line(self, event: Event) -> ReplayConnection:
         if event.where not in self.lines:
             address = self.lone if event.where[0] == "start" else self._address(event)
-            self.lines[event.where] = Line(Connection(address))
+            self.lines[event.where] = ReplayConnection(ClientSocket(address))
         return self.lines[event.where]
 
     def _address(self, event: Event) -> tuple[str, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firearrow._native.wire.command import RemotingCommand
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
 from tests.wire_golden.comparison import Comparison, Difference
 from tests.wire_golden.conversation import Event, events
 from tests.wire_golden.differences import name_of
@@ -69,7 +69,7 @@ class Replay:
 def replayed() -> Replay:
     started = time.monotonic()
     arguments = [word for key, value in AS_RECORDED.items() for word in ("--set", f"{key}={value}")]
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "store", *arguments) as broker:
+    with tempfile.TemporaryDirectory() as folder, BrokerProcess(Path(folder) / "store", *arguments) as broker:
         assert broker.name_server is not None
         lone, address = _name_server(folder)
         try:

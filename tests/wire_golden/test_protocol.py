@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from tests.process.connection import Connection
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
 
 PROTOCOL = Path(__file__).resolve().parents[2] / "PROTOCOL.md"
 NAMED = re.compile(r"\b([A-Z][A-Z_0-9]+) (\d+)\b")
@@ -50,7 +50,7 @@ def test_every_code_is_listed_once() -> None:
 def test_listed_codes_are_served_and_refused(inside: bool, tmp_path: Path) -> None:
     brokers, name_servers = listed(part(BROKER)), listed(part(NAME_SERVER))
     options = () if inside else ("--namesrv-listen", "off")
-    with Broker(tmp_path / "store", *options) as broker:
+    with BrokerProcess(tmp_path / "store", *options) as broker:
         assert served(broker.address) == (brokers | name_servers if inside else brokers)
         if inside:
             assert broker.name_server is not None
@@ -59,7 +59,7 @@ def test_listed_codes_are_served_and_refused(inside: bool, tmp_path: Path) -> No
 
 def test_refusals_have_their_code_and_say_why(tmp_path: Path) -> None:
     """Whatever the request carries."""
-    with Broker(tmp_path / "store") as broker, Connection(broker.address) as connection:
+    with BrokerProcess(tmp_path / "store") as broker, ClientSocket(broker.address) as connection:
         for code, wanted in refusals().items():
             for ext, body in (({}, b""), ({"topic": "T", "username": "u"}, b"{}"), ({"": "\x00"}, b"\xff")):
                 answer = connection.ask(code, ext, body)
@@ -69,7 +69,7 @@ def test_refusals_have_their_code_and_say_why(tmp_path: Path) -> None:
 
 def served(address: tuple[str, int]) -> set[int]:
     """Codes that are answered, and not with a refusal of the code itself."""
-    with Connection(address) as connection:
+    with ClientSocket(address) as connection:
         return {
             int(code)
             for code in RequestCode

@@ -13,7 +13,7 @@ from firearrow.broker.handlers import coldreads
 from firearrow.broker.handlers.alone import AloneHandler
 from firearrow.broker.handlers.coldreads import ColdReadsHandler
 from firearrow.broker.options import Options
-from tests.broker.peers import RecordedPeer
+from tests.support.peers import RecordedPeer
 
 
 @pytest.fixture

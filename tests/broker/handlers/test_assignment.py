@@ -8,11 +8,11 @@ import pytest
 from firearrow.broker.fastjson import MessageQueue
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.tables.request_modes import ModeRefused, RequestMode, RequestModes
-from tests.broker.handlers.room import Room
-from tests.broker.peers import RecordedPeer
+from tests.support.handler_harness import HandlerHarness
+from tests.support.peers import RecordedPeer
 
 
-class Office(Room):
+class AssignmentHarness(HandlerHarness):
     """A room whose topics have `queues` queues on each of two brokers."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401
@@ -67,7 +67,7 @@ class Office(Room):
 
 
 def test_members_share_the_queues_of_all_brokers() -> None:
-    office = Office()
+    office = AssignmentHarness()
     office.join("c1")
     office.join("c2")
     assert office.assigned("c1") == ({"PULL"}, ["a0", "a1", "a2", "a3"])
@@ -78,7 +78,7 @@ def test_members_share_the_queues_of_all_brokers() -> None:
 
 def test_no_valid_answer() -> None:
     """A topic that nobody knows, a group without members, an unknown strategy, no client id."""
-    office = Office()
+    office = AssignmentHarness()
     assert office.assigned("c1") is None
     office.join("c1")
     assert office.assigned("c1", topic="other") is None
@@ -87,20 +87,20 @@ def test_no_valid_answer() -> None:
 
 
 def test_who_broadcasts_has_all_queues() -> None:
-    found = Office().assigned("c1", messageModel="BROADCASTING")
+    found = AssignmentHarness().assigned("c1", messageModel="BROADCASTING")
     assert found is not None
     assert len(found[1]) == 8
 
 
 def test_without_load_balancing_everybody_has_all_queues() -> None:
-    office = Office(server_assigns=False)
+    office = AssignmentHarness(server_assigns=False)
     office.join("c1")
     office.join("c2")
     assert office.assigned("c1") == office.assigned("c2")
 
 
 def test_a_group_that_pops() -> None:
-    office = Office()
+    office = AssignmentHarness()
     office.join("c1")
     assert office.set_mode().code == 0
     assert office.assigned("c1") == ({"POP"}, ["a-1", "b-1"])
@@ -120,20 +120,20 @@ def test_a_group_that_pops() -> None:
 
 
 def test_pop_may_be_the_default() -> None:
-    office = Office(default_request_mode="POP")
+    office = AssignmentHarness(default_request_mode="POP")
     office.join("c1")
     assert office.assigned("c1") == ({"POP"}, ["a-1", "b-1"])
     assert office.assigned("c1", topic="%RETRY%G")[0] == {"PULL"}  # type: ignore[index]
 
 
 def test_a_light_queue_is_here_alone() -> None:
-    office = Office()
+    office = AssignmentHarness()
     office.join("c1")
     assert office.assigned("c1", topic="%LMQ%one") == ({"PULL"}, ["broker-a0"])
 
 
 def test_modes_that_may_not_be() -> None:
-    office = Office()
+    office = AssignmentHarness()
     retry = office.set_mode(topic="%RETRY%G")
     assert (retry.code, retry.remark) == (16, "retry topic is not allowed to set mode")
     missing = office.set_mode(topic="other")
@@ -157,7 +157,7 @@ def test_modes_that_may_not_be() -> None:
     ],
 )
 def test_wrong_bodies_are_refused_by_the_field(code: int, body: bytes, field: str) -> None:
-    answer = Office().ask(code, body=body)
+    answer = AssignmentHarness().ask(code, body=body)
     assert answer.code == 1
     assert field in str(answer.remark)
 

@@ -10,8 +10,8 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.handlers import clients
 from firearrow.broker.handlers.clients import LARGE_BYTES, STEP
 from firearrow.broker.tables.topics import TopicConfig
-from tests.broker.handlers.room import Room
-from tests.broker.peers import RecordedPeer
+from tests.support.handler_harness import HandlerHarness
+from tests.support.peers import RecordedPeer
 
 ALIVE = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 
@@ -46,20 +46,20 @@ def notices(peer: RecordedPeer) -> list[str]:
     return [request.ext["consumerGroup"] for request in peer.requests]
 
 
-def alive(room: Room, body: bytes, peer: RecordedPeer, language: int = 0) -> dict[str, str]:
-    answer = room.ask(RequestCode.HEART_BEAT, body=body, peer=peer, language=language)
+def alive(harness: HandlerHarness, body: bytes, peer: RecordedPeer, language: int = 0) -> dict[str, str]:
+    answer = harness.ask(RequestCode.HEART_BEAT, body=body, peer=peer, language=language)
     assert (answer.code, answer.remark, answer.body) == (0, None, b"")
     return answer.ext
 
 
 def test_a_heartbeat_makes_group_retry_topic_and_member() -> None:
-    room, peer = Room(), RecordedPeer()
-    assert alive(room, beat(consumer("G", "T"), producers=("P",)), peer) == ALIVE
-    assert "G" in room.groups
-    assert room.topics.get("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1)
-    assert room.ask(38, {"consumerGroup": "G"}).body == b'{"consumerIdList":["c1"]}'
-    assert [member.client_id for member in room.table.producers("P")] == ["c1"]
-    online = room.table.consumer_group("G")
+    harness, peer = HandlerHarness(), RecordedPeer()
+    assert alive(harness, beat(consumer("G", "T"), producers=("P",)), peer) == ALIVE
+    assert "G" in harness.groups
+    assert harness.topics.get("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1)
+    assert harness.ask(38, {"consumerGroup": "G"}).body == b'{"consumerIdList":["c1"]}'
+    assert [member.client_id for member in harness.table.producers("P")] == ["c1"]
+    online = harness.table.consumer_group("G")
     assert online is not None
     assert (online.consume_type, online.message_model) == ("CONSUME_PASSIVELY", "CLUSTERING")
     assert online.members[peer].to_object() == {
@@ -71,7 +71,7 @@ def test_a_heartbeat_makes_group_retry_topic_and_member() -> None:
 
 
 def test_the_notice_goes_out_before_the_answer_and_only_for_news() -> None:
-    room = Room()
+    harness = HandlerHarness()
     sent: list[str] = []
 
     class Ordered(RecordedPeer):
@@ -84,77 +84,77 @@ def test_the_notice_goes_out_before_the_answer_and_only_for_news() -> None:
             super().oneway(command)
 
     peer = Ordered()
-    alive(room, beat(consumer("G", "T")), peer)
+    alive(harness, beat(consumer("G", "T")), peer)
     assert sent == ["notice", "answer"]
-    alive(room, beat(consumer("G", subscription("T", 2))), peer)
+    alive(harness, beat(consumer("G", subscription("T", 2))), peer)
     assert sent == ["notice", "answer", "answer"]
 
 
 def test_members_hear_of_members_and_topics_that_come_and_go() -> None:
-    room, one, two = Room(), RecordedPeer(), RecordedPeer()
-    alive(room, beat(consumer("G", "T")), one)
-    alive(room, beat(consumer("G", "T"), client="c2"), two)
+    harness, one, two = HandlerHarness(), RecordedPeer(), RecordedPeer()
+    alive(harness, beat(consumer("G", "T")), one)
+    alive(harness, beat(consumer("G", "T"), client="c2"), two)
     assert (notices(one), notices(two)) == (["G", "G"], ["G"])
-    alive(room, beat(consumer("G", "T", "U")), one)
-    alive(room, beat(consumer("G", "U")), one)
+    alive(harness, beat(consumer("G", "T", "U")), one)
+    alive(harness, beat(consumer("G", "U")), one)
     assert len(notices(two)) == 3
-    assert room.ask(35, {"clientID": "c1", "consumerGroup": "G"}, peer=one).code == 0
+    assert harness.ask(35, {"clientID": "c1", "consumerGroup": "G"}, peer=one).code == 0
     assert len(notices(two)) == 4
     two.close()
-    assert room.table.consumer_group("G") is None
-    refused = room.ask(38, {"consumerGroup": "G"})
+    assert harness.table.consumer_group("G") is None
+    refused = harness.ask(38, {"consumerGroup": "G"})
     assert (refused.code, refused.remark, refused.body) == (1, "no consumer for this group, G", b"")
 
 
 def test_a_closed_connection_leaves_all_its_groups() -> None:
-    room, one, two = Room(), RecordedPeer(), RecordedPeer()
-    alive(room, beat(consumer("G", "T"), consumer("H", "T"), producers=("P",)), one)
-    alive(room, beat(consumer("G", "T"), client="c2"), two)
+    harness, one, two = HandlerHarness(), RecordedPeer(), RecordedPeer()
+    alive(harness, beat(consumer("G", "T"), consumer("H", "T"), producers=("P",)), one)
+    alive(harness, beat(consumer("G", "T"), client="c2"), two)
     two.requests.clear()
     one.close()
     assert notices(two) == ["G"]
-    assert room.table.producers("P") == []
-    assert room.table.consumer_group("H") is None
+    assert harness.table.producers("P") == []
+    assert harness.table.consumer_group("H") is None
 
 
 @pytest.mark.parametrize("why", ["broadcasting", "group", "broker"])
 def test_nobody_is_told_where_nobody_wants_to_hear(why: str) -> None:
-    room, peer = Room(notify_consumers=why != "broker"), RecordedPeer()
+    harness, peer = HandlerHarness(notify_consumers=why != "broker"), RecordedPeer()
     if why == "group":
         body = b'{"groupName":"G","notifyConsumerIdsChangedEnable":false}'
-        assert room.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == 0
+        assert harness.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == 0
     model = "BROADCASTING" if why == "broadcasting" else "CLUSTERING"
-    alive(room, beat(consumer("G", "T", messageModel=model)), peer)
+    alive(harness, beat(consumer("G", "T", messageModel=model)), peer)
     assert notices(peer) == []
 
 
 def test_a_subscription_is_replaced_by_a_newer_version_only() -> None:
-    room, peer = Room(), RecordedPeer()
+    harness, peer = HandlerHarness(), RecordedPeer()
     for version, text in ((5, "A"), (4, "B"), (5, "C")):
-        alive(room, beat(consumer("G", subscription("T", version, subString=text))), peer)
-    known = room.table.subscription("G", "T")
+        alive(harness, beat(consumer("G", subscription("T", version, subString=text))), peer)
+    known = harness.table.subscription("G", "T")
     assert known is not None
     assert (known.version, known.expression) == (5, "A")
-    alive(room, beat(consumer("G", subscription("T", 6, subString="D"))), peer)
-    assert (known := room.table.subscription("G", "T"))
+    alive(harness, beat(consumer("G", subscription("T", 6, subString="D"))), peer)
+    assert (known := harness.table.subscription("G", "T"))
     assert known.expression == "D"
 
 
 def test_a_fingerprint_stands_for_the_subscriptions() -> None:
-    room, peer = Room(), RecordedPeer()
-    first = alive(room, beat(consumer("G", "T"), heartbeatFingerprint=11), peer)
+    harness, peer = HandlerHarness(), RecordedPeer()
+    first = alive(harness, beat(consumer("G", "T"), heartbeatFingerprint=11), peer)
     assert first == ALIVE | {"IS_SUB_CHANGE": "false"}
-    again = alive(room, beat(consumer("G"), heartbeatFingerprint=11, withoutSub=True), peer)
+    again = alive(harness, beat(consumer("G"), heartbeatFingerprint=11, withoutSub=True), peer)
     assert again["IS_SUB_CHANGE"] == "false"
-    assert room.table.subscription("G", "T") is not None
-    other = alive(room, beat(consumer("G"), heartbeatFingerprint=-12, withoutSub=True), peer)
+    assert harness.table.subscription("G", "T") is not None
+    other = alive(harness, beat(consumer("G"), heartbeatFingerprint=-12, withoutSub=True), peer)
     assert other["IS_SUB_CHANGE"] == "true"
-    assert room.table.subscription("G", "T") is not None
+    assert harness.table.subscription("G", "T") is not None
 
 
 def test_a_fingerprint_for_subscriptions_that_are_not_here_asks_for_them() -> None:
-    room, peer = Room(), RecordedPeer()
-    answer = alive(room, beat(consumer("G"), heartbeatFingerprint=11, withoutSub=True), peer)
+    harness, peer = HandlerHarness(), RecordedPeer()
+    answer = alive(harness, beat(consumer("G"), heartbeatFingerprint=11, withoutSub=True), peer)
     assert answer["IS_SUB_CHANGE"] == "true"
 
 
@@ -164,9 +164,9 @@ def test_the_cpp_form_is_understood() -> None:
         b'"consumeFromWhere":4,"subscriptionDataSet":[{"topic":"T","subString":"A","subVersion":"1700000000001",'
         b'"tagsSet":["A"],"codeSet":[65]}]}]}\n'
     )
-    room, peer = Room(), RecordedPeer()
-    alive(room, body, peer, language=1)
-    online = room.table.consumer_group("G")
+    harness, peer = HandlerHarness(), RecordedPeer()
+    alive(harness, body, peer, language=1)
+    online = harness.table.consumer_group("G")
     assert online is not None
     assert (online.consume_type, online.consume_from_where) == (
         "CONSUME_PASSIVELY",
@@ -184,33 +184,33 @@ def test_the_go_form_is_understood() -> None:
         b'"subVersion":1700000000000000001,"expressionType":"TAG"},{"topic":"U","tagsSet":null,"codeSet":null}],'
         b'"unitMode":true}]}'
     )
-    room, peer = Room(), RecordedPeer()
-    alive(room, body, peer, language=9)
-    known = room.table.subscription("G", "T")
+    harness, peer = HandlerHarness(), RecordedPeer()
+    alive(harness, body, peer, language=9)
+    known = harness.table.subscription("G", "T")
     assert known is not None
     assert (known.codes, known.version) == (frozenset({65, 66}), 1700000000000000001)
-    assert (retry := room.topics.get("%RETRY%G"))
+    assert (retry := harness.topics.get("%RETRY%G"))
     assert retry.sys_flag == 2
 
 
 def test_the_retry_topic_is_ordered_as_the_topics_are() -> None:
-    room, peer = Room(), RecordedPeer()
-    room.topics.update(TopicConfig("T", order=True))
-    alive(room, beat(consumer("G", "T")), peer)
-    assert (retry := room.topics.get("%RETRY%G"))
+    harness, peer = HandlerHarness(), RecordedPeer()
+    harness.topics.update(TopicConfig("T", order=True))
+    alive(harness, beat(consumer("G", "T")), peer)
+    assert (retry := harness.topics.get("%RETRY%G"))
     assert retry.order
 
 
 def test_groups_that_may_not_be_made_are_passed_over() -> None:
-    room, peer = Room(), RecordedPeer()
-    alive(room, beat(consumer("not a name", "T"), consumer("G", "T")), peer)
-    assert [group.name for group in room.table.consumer_groups()] == ["G"]
+    harness, peer = HandlerHarness(), RecordedPeer()
+    alive(harness, beat(consumer("not a name", "T"), consumer("G", "T")), peer)
+    assert [group.name for group in harness.table.consumer_groups()] == ["G"]
 
 
 def test_pulling_consumers_are_passed_over_where_they_are_rejected() -> None:
-    room = Room(reject_pull_consumers=True)
-    alive(room, beat(consumer("G", "T", consumeType="CONSUME_ACTIVELY")), RecordedPeer())
-    assert room.table.consumer_groups() == []
+    harness = HandlerHarness(reject_pull_consumers=True)
+    alive(harness, beat(consumer("G", "T", consumeType="CONSUME_ACTIVELY")), RecordedPeer())
+    assert harness.table.consumer_groups() == []
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_pulling_consumers_are_passed_over_where_they_are_rejected() -> None:
     ],
 )
 def test_a_wrong_heartbeat_is_refused_by_the_field(body: bytes, field: str) -> None:
-    answer = Room().ask(RequestCode.HEART_BEAT, body=body)
+    answer = HandlerHarness().ask(RequestCode.HEART_BEAT, body=body)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark is not None
     assert field in answer.remark
@@ -241,21 +241,21 @@ def test_a_wrong_heartbeat_is_refused_by_the_field(body: bytes, field: str) -> N
 
 def test_a_large_heartbeat_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "SLICE_S", 0)
-    room, peer = Room(), RecordedPeer()
+    harness, peer = HandlerHarness(), RecordedPeer()
     count = 10_000
     request = RemotingCommand(34, {}, beat(consumer("G", *(f"T{n}" for n in range(count)))), opaque=1)
     turns = 0
 
     async def run() -> None:
         nonlocal turns
-        room.dispatch(request, peer)
+        harness.dispatch(request, peer)
         while not peer.replies:
             await asyncio.sleep(0)
             turns += 1
 
     asyncio.run(run())
     assert turns >= count // STEP
-    online = room.table.consumer_group("G")
+    online = harness.table.consumer_group("G")
     assert online is not None
     assert len(online.subscriptions) == count
 
@@ -263,7 +263,7 @@ def test_a_large_heartbeat_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> N
 def test_large_heartbeats_are_taken_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also their reading, which is not sliced; a small one does not wait for them."""
     monkeypatch.setattr(clients, "SLICE_S", 0)
-    room, peers = Room(), [RecordedPeer() for _ in range(3)]
+    harness, peers = HandlerHarness(), [RecordedPeer() for _ in range(3)]
     large = beat(consumer("G", *(f"T{n}" for n in range(1000))))
     assert len(large) > LARGE_BYTES
     most = 0
@@ -271,12 +271,12 @@ def test_large_heartbeats_are_taken_one_after_the_other(monkeypatch: pytest.Monk
     async def run() -> None:
         nonlocal most
         for peer in peers:
-            room.dispatch(RemotingCommand(34, {}, large, opaque=1), peer)
-        room.dispatch(RemotingCommand(34, {}, beat(consumer("H", "T")), opaque=1), small)
+            harness.dispatch(RemotingCommand(34, {}, large, opaque=1), peer)
+        harness.dispatch(RemotingCommand(34, {}, beat(consumer("H", "T")), opaque=1), small)
         assert small.replies
         while not peers[-1].replies:
             await asyncio.sleep(0)
-            online = room.table.consumer_group("G")
+            online = harness.table.consumer_group("G")
             begun = 0 if online is None else sum(peer in online.members for peer in peers)
             most = max(most, begun - sum(bool(peer.replies) for peer in peers))
 
@@ -287,51 +287,51 @@ def test_large_heartbeats_are_taken_one_after_the_other(monkeypatch: pytest.Monk
 
 
 def test_a_large_heartbeat_of_a_closed_connection_registers_nothing() -> None:
-    room, peer = Room(), RecordedPeer()
+    harness, peer = HandlerHarness(), RecordedPeer()
     request = RemotingCommand(34, {}, beat(consumer("G", *(f"T{n}" for n in range(1000)))), opaque=1)
 
     async def run() -> None:
-        room.dispatch(request, peer)
+        harness.dispatch(request, peer)
         peer.close()
-        await room.dispatch.drain()
+        await harness.dispatch.drain()
 
     asyncio.run(run())
-    assert room.table.consumer_group("G") is None
+    assert harness.table.consumer_group("G") is None
     assert peer.replies == []
 
 
 def test_a_heartbeat_of_a_closed_connection_registers_nothing() -> None:
-    room, peer = Room(), RecordedPeer()
+    harness, peer = HandlerHarness(), RecordedPeer()
     peer.close()
-    room.dispatch(RemotingCommand(34, {}, beat(consumer("G", "T"), producers=("P",))), peer)
-    assert room.table.consumer_group("G") is None
-    assert room.table.producers("P") == []
+    harness.dispatch(RemotingCommand(34, {}, beat(consumer("G", "T"), producers=("P",))), peer)
+    assert harness.table.consumer_group("G") is None
+    assert harness.table.producers("P") == []
 
 
 def test_silent_clients_are_closed_after_their_time() -> None:
-    room, one, two = Room(), RecordedPeer(), RecordedPeer()
-    alive(room, beat(consumer("G", "T")), one)
-    room.clock.advance(60_000)
-    alive(room, beat(consumer("G", "T"), client="c2"), two)
-    room.clock.advance(60_000)
-    room.clients.sweep()
+    harness, one, two = HandlerHarness(), RecordedPeer(), RecordedPeer()
+    alive(harness, beat(consumer("G", "T")), one)
+    harness.clock.advance(60_000)
+    alive(harness, beat(consumer("G", "T"), client="c2"), two)
+    harness.clock.advance(60_000)
+    harness.clients.sweep()
     assert not one.closed
-    room.clock.advance(1)
-    room.clients.sweep()
+    harness.clock.advance(1)
+    harness.clients.sweep()
     assert one.closed
     assert not two.closed
-    assert room.ask(38, {"consumerGroup": "G"}).body == b'{"consumerIdList":["c2"]}'
+    assert harness.ask(38, {"consumerGroup": "G"}).body == b'{"consumerIdList":["c2"]}'
 
 
 def test_leaving_takes_only_the_groups_that_are_named() -> None:
-    room, peer = Room(), RecordedPeer()
-    alive(room, beat(consumer("G", "T"), producers=("P", "Q")), peer)
-    answer = room.ask(35, {"clientID": "c1", "producerGroup": "P", "consumerGroup": ""}, peer=peer)
+    harness, peer = HandlerHarness(), RecordedPeer()
+    alive(harness, beat(consumer("G", "T"), producers=("P", "Q")), peer)
+    answer = harness.ask(35, {"clientID": "c1", "producerGroup": "P", "consumerGroup": ""}, peer=peer)
     assert (answer.code, answer.ext) == (0, {})
-    assert room.table.producer_groups().keys() == {"Q"}
-    assert room.table.consumer_group("G") is not None
-    assert room.ask(35, {"clientID": "c1", "consumerGroup": "nobody"}, peer=peer).code == 0
-    assert "nobody" not in room.groups
+    assert harness.table.producer_groups().keys() == {"Q"}
+    assert harness.table.consumer_group("G") is not None
+    assert harness.ask(35, {"clientID": "c1", "consumerGroup": "nobody"}, peer=peer).code == 0
+    assert "nobody" not in harness.groups
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_leaving_takes_only_the_groups_that_are_named() -> None:
     ],
 )
 def test_only_tags_may_filter(body: bytes, code: int) -> None:
-    answer = Room().ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+    answer = HandlerHarness().ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
     assert answer.code == code
     if b"SQL92" in body:
         assert answer.remark == "The broker does not support consumer to filter message by SQL92"

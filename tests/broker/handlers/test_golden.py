@@ -13,9 +13,9 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
-from tests.broker.handlers.room import Room
-from tests.broker.peers import RecordedPeer
 from tests.golden import Recorded, session, sessions
+from tests.support.handler_harness import HandlerHarness
+from tests.support.peers import RecordedPeer
 
 Connection = tuple[str, int]
 
@@ -62,7 +62,7 @@ def connection(recorded: Recorded) -> Connection:
 
 class Player:
     def __init__(self) -> None:
-        self.room = Room()
+        self.harness = HandlerHarness()
         self.peers: dict[Connection, RecordedPeer] = {}
         self.answers: dict[tuple[Connection, int], dict[str, Any]] = {}
         self.last: dict[Connection, int] = {}
@@ -72,10 +72,10 @@ class Player:
                 self.answers[connection(recorded), recorded.line["opaque"]] = recorded.line
 
     def play(self) -> Iterator[Played]:
-        known = {int(code) for code in self.room.dispatch._handlers}
+        known = {int(code) for code in self.harness.dispatch._handlers}
         for n, recorded in enumerate(frames()):
             line, where = recorded.line, connection(recorded)
-            self.room.clock.advance(max(0, line["ts"] - self.room.clock.now_ms()))
+            self.harness.clock.advance(max(0, line["ts"] - self.harness.clock.now_ms()))
             if line["dir"] == "c2s" and line["kind"] != "response" and recorded.raw is not None:
                 request = RemotingCommand.decode(recorded.raw)
                 self.follow(request, self.answers.get((where, request.opaque), {"code": 0}))
@@ -88,23 +88,23 @@ class Player:
         peer = self.peers.setdefault(where, RecordedPeer())
         expected = None if request.is_oneway else self.answers.get((where, request.opaque))
         if request.is_oneway:
-            self.room.dispatch(request, peer)
+            self.harness.dispatch(request, peer)
             return Played(line["name"], request, None, None)
-        return Played(line["name"], request, expected, self.room.hand(request, peer))
+        return Played(line["name"], request, expected, self.harness.hand(request, peer))
 
     def follow(self, request: RemotingCommand, answer: dict[str, Any]) -> None:
         """Do what the codes do that are answered elsewhere."""
         if request.code in SENDS and answer["code"] == 0:
             topic, template, count = (request.ext.get(key, "") for key in SENDS[request.code])
-            self.room.topics.create_by_send(topic, template, int(count or 0))
+            self.harness.topics.create_by_send(topic, template, int(count or 0))
         elif request.code in (11, 361) and request.integer_or("sysFlag", 0) & COMMITTING:
             group, topic = request.text("consumerGroup"), request.text("topic")
             queue_id = request.integer("queueId")
-            if not self.room.offsets.has_reset(group, topic, queue_id):
-                self.room.offsets.commit(group, topic, queue_id, request.integer("commitOffset"))
+            if not self.harness.offsets.has_reset(group, topic, queue_id):
+                self.harness.offsets.commit(group, topic, queue_id, request.integer("commitOffset"))
         elif request.code == RequestCode.INVOKE_BROKER_TO_RESET_OFFSET and answer.get("bodyText"):
             ends = fastjson.loads(answer["bodyText"])["offsetTable"].items()
-            self.room.fake.times = {(queue.topic, queue.queue_id): [1] * end for queue, end in ends}
+            self.harness.fake.times = {(queue.topic, queue.queue_id): [1] * end for queue, end in ends}
 
 
 @functools.cache

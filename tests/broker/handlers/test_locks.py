@@ -5,7 +5,7 @@ import json
 import pytest
 
 from firearrow.broker.handlers.locks import QUEUES_MAX
-from tests.broker.handlers.room import Room
+from tests.support.handler_harness import HandlerHarness
 
 
 def body(client: str, *queue_ids: int, **more: object) -> bytes:
@@ -14,18 +14,20 @@ def body(client: str, *queue_ids: int, **more: object) -> bytes:
 
 
 def test_a_locked_queue_is_left_out_of_the_others_answer() -> None:
-    room = Room()
-    assert room.ask(41, body=body("a", 0)).body == (
+    harness = HandlerHarness()
+    assert harness.ask(41, body=body("a", 0)).body == (
         b'{"lockOKMQSet":[{"brokerName":"broker-a","queueId":0,"topic":"T"}]}'
     )
-    assert room.ask(41, body=body("b", 0)).body == b'{"lockOKMQSet":[]}'
-    answer = room.ask(42, body=body("a", 0))
+    assert harness.ask(41, body=body("b", 0)).body == b'{"lockOKMQSet":[]}'
+    answer = harness.ask(42, body=body("a", 0))
     assert (answer.code, answer.body, answer.remark) == (0, b"", None)
-    assert json.loads(room.ask(41, body=body("b", 0, 1)).body)["lockOKMQSet"][1]["queueId"] == 1
+    assert json.loads(harness.ask(41, body=body("b", 0, 1)).body)["lockOKMQSet"][1]["queueId"] == 1
 
 
 def test_no_queues_at_all_is_an_empty_answer() -> None:
-    assert Room().ask(41, body=b'{"clientId":"a","consumerGroup":"G"}').body == b'{"lockOKMQSet":[]}'
+    assert (
+        HandlerHarness().ask(41, body=b'{"clientId":"a","consumerGroup":"G"}').body == b'{"lockOKMQSet":[]}'
+    )
 
 
 @pytest.mark.parametrize("code", [41, 42])
@@ -41,13 +43,13 @@ def test_no_queues_at_all_is_an_empty_answer() -> None:
     ],
 )
 def test_wrong_bodies_are_refused_by_the_field(code: int, wrong: bytes, field: str) -> None:
-    answer = Room().ask(code, body=wrong)
+    answer = HandlerHarness().ask(code, body=wrong)
     assert answer.code == 1
     assert field in str(answer.remark)
 
 
 def test_queues_of_one_request_are_bounded() -> None:
-    room = Room()
-    assert room.ask(41, body=body("a", *range(QUEUES_MAX))).code == 0
-    answer = room.ask(41, body=body("a", *range(QUEUES_MAX + 1)))
+    harness = HandlerHarness()
+    assert harness.ask(41, body=body("a", *range(QUEUES_MAX))).code == 0
+    answer = harness.ask(41, body=body("a", *range(QUEUES_MAX + 1)))
     assert (answer.code, answer.remark) == (1, "lock request: mqSet of 10001 queues, at most 10000")

@@ -4,31 +4,31 @@ import pytest
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.tables.topics import TopicConfig
-from tests.broker.handlers.room import Room
+from tests.support.handler_harness import HandlerHarness
 
 
 @pytest.fixture
-def room() -> Room:
-    room = Room()
-    room.topics.update(TopicConfig("T", 4, 4))
-    room.groups.find("G")
-    return room
+def harness() -> HandlerHarness:
+    harness = HandlerHarness()
+    harness.topics.update(TopicConfig("T", 4, 4))
+    harness.groups.find("G")
+    return harness
 
 
-def query(room: Room, **more: object) -> RemotingCommand:
-    return room.ask(14, {"consumerGroup": "G", "topic": "T", "queueId": 0} | more)
+def query(harness: HandlerHarness, **more: object) -> RemotingCommand:
+    return harness.ask(14, {"consumerGroup": "G", "topic": "T", "queueId": 0} | more)
 
 
-def commit(room: Room, **more: object) -> RemotingCommand:
-    return room.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 5} | more)
+def commit(harness: HandlerHarness, **more: object) -> RemotingCommand:
+    return harness.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 5} | more)
 
 
-def test_what_was_committed_is_found(room: Room) -> None:
-    answer = commit(room)
+def test_what_was_committed_is_found(harness: HandlerHarness) -> None:
+    answer = commit(harness)
     assert (answer.code, answer.remark, answer.ext) == (0, None, {})
-    assert query(room).ext == {"offset": "5"}
-    commit(room, commitOffset=2)
-    assert query(room, setZeroIfNotFound="false").ext == {"offset": "2"}
+    assert query(harness).ext == {"offset": "5"}
+    commit(harness, commitOffset=2)
+    assert query(harness, setZeroIfNotFound="false").ext == {"offset": "2"}
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,12 @@ def test_what_was_committed_is_found(room: Room) -> None:
     [([1], 0, True, 0), ([], 0, True, 22), ([1, 2], 1, True, 22), ([1], 0, False, 22)],
 )
 def test_a_new_group_begins_at_zero_only_while_the_first_message_is_recent(
-    room: Room, times: list[int], begins: int, near: bool, code: int
+    harness: HandlerHarness, times: list[int], begins: int, near: bool, code: int
 ) -> None:
-    room.fake.times["T", 0] = times
-    room.fake.begins["T", 0] = begins
-    room.fake.near = near
-    answer = query(room)
+    harness.fake.times["T", 0] = times
+    harness.fake.begins["T", 0] = begins
+    harness.fake.near = near
+    answer = query(harness)
     assert answer.code == code
     if code:
         assert answer.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
@@ -49,16 +49,16 @@ def test_a_new_group_begins_at_zero_only_while_the_first_message_is_recent(
         assert answer.ext == {"offset": "0"}
 
 
-def test_a_new_group_does_not_begin_at_a_message_that_the_log_has_dropped(room: Room) -> None:
-    room.fake.times["T", 0] = [1]
-    assert query(room).code == 0
-    room.fake.min_physical = 5000
-    assert query(room).code == 22
+def test_a_new_group_does_not_begin_at_a_message_that_the_log_has_dropped(harness: HandlerHarness) -> None:
+    harness.fake.times["T", 0] = [1]
+    assert query(harness).code == 0
+    harness.fake.min_physical = 5000
+    assert query(harness).code == 22
 
 
-def test_zero_is_not_given_where_it_is_not_wanted(room: Room) -> None:
-    room.fake.times["T", 0] = [1]
-    answer = query(room, setZeroIfNotFound="false")
+def test_zero_is_not_given_where_it_is_not_wanted(harness: HandlerHarness) -> None:
+    harness.fake.times["T", 0] = [1]
+    answer = query(harness, setZeroIfNotFound="false")
     assert (answer.code, answer.remark) == (22, "Not found, do not set to zero, maybe this group boot first")
 
 
@@ -72,37 +72,39 @@ def test_zero_is_not_given_where_it_is_not_wanted(room: Room) -> None:
         ({"commitOffset": -1}, 29, "commitOffset must not be negative: -1"),
     ],
 )
-def test_wrong_commits_are_refused(room: Room, more: dict[str, object], code: int, remark: str) -> None:
-    answer = commit(room, **more)
+def test_wrong_commits_are_refused(
+    harness: HandlerHarness, more: dict[str, object], code: int, remark: str
+) -> None:
+    answer = commit(harness, **more)
     assert (answer.code, answer.remark) == (code, remark)
-    assert len(room.offsets) == 0
-    assert "H" not in room.groups
+    assert len(harness.offsets) == 0
+    assert "H" not in harness.groups
 
 
 @pytest.mark.parametrize(
     ("field", "remark"),
     [("queueId", "QueueId is null, topic is T"), ("commitOffset", "Offset is null, topic is T")],
 )
-def test_missing_fields_of_a_commit_are_named(room: Room, field: str, remark: str) -> None:
+def test_missing_fields_of_a_commit_are_named(harness: HandlerHarness, field: str, remark: str) -> None:
     ext: dict[str, object] = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 5}
     del ext[field]
-    answer = room.ask(15, ext)
+    answer = harness.ask(15, ext)
     assert (answer.code, answer.remark) == (29, remark)
 
 
-def test_commits_wait_for_a_reset_to_be_taken(room: Room) -> None:
-    commit(room)
-    room.offsets.reset("G", "T", 0, 1)
-    answer = commit(room, commitOffset=9)
+def test_commits_wait_for_a_reset_to_be_taken(harness: HandlerHarness) -> None:
+    commit(harness)
+    harness.offsets.reset("G", "T", 0, 1)
+    answer = commit(harness, commitOffset=9)
     assert (answer.code, answer.remark) == (0, "Offset has been previously reset")
-    assert query(room).ext == {"offset": "1"}
-    room.offsets.take_reset("G", "T", 0)
-    assert query(room).ext == {"offset": "1"}
+    assert query(harness).ext == {"offset": "1"}
+    harness.offsets.take_reset("G", "T", 0)
+    assert query(harness).ext == {"offset": "1"}
 
 
-def test_all_offsets_are_told_in_javas_form(room: Room) -> None:
-    commit(room, queueId=3)
-    assert room.ask(43).body == (
+def test_all_offsets_are_told_in_javas_form(harness: HandlerHarness) -> None:
+    commit(harness, queueId=3)
+    assert harness.ask(43).body == (
         b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1700000000000},"groupTopicMap":{"G":["T"]},'
         b'"offsetTable":{"T@G":{3:5}},"pullOffsetTable":{}}'
     )

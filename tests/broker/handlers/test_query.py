@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 from firearrow.broker.handlers.query import QueryHandler
-from tests.broker.handlers.room import Room
+from tests.support.handler_harness import HandlerHarness
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 
@@ -30,9 +30,9 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 def test_a_query_without_messages_tells_nothing_of_the_index(
     store: MessageStore, key: str, code: int, last_ms: str
 ) -> None:
-    room = Room()
-    room.serve(QueryHandler(store, room.table, room.config))
+    harness = HandlerHarness()
+    harness.serve(QueryHandler(store, harness.table, harness.config))
     ext = {"topic": "T", "key": key, "maxNum": 32, "beginTimestamp": 0, "endTimestamp": 1 << 50}
-    answer = room.ask(12, ext)
+    answer = harness.ask(12, ext)
     assert (answer.code, answer.ext["indexLastUpdateTimestamp"]) == (code, last_ms)
     assert (answer.ext["indexLastUpdatePhyoffset"] == "0") == (code == 22)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from tests.broker.handlers.room import Room
+from tests.support.handler_harness import HandlerHarness
 
 
 @pytest.fixture
-def room() -> Room:
-    room = Room()
-    room.fake.times["T", 0] = [100, 200, 300]
-    room.fake.begins["T", 0] = 1
-    return room
+def harness() -> HandlerHarness:
+    harness = HandlerHarness()
+    harness.fake.times["T", 0] = [100, 200, 300]
+    harness.fake.begins["T", 0] = 1
+    return harness
 
 
 @pytest.mark.parametrize(
@@ -29,20 +29,20 @@ def room() -> Room:
     ],
 )
 def test_answers(
-    room: Room, code: int, more: dict[str, object], ext: dict[str, str], remark: str | None
+    harness: HandlerHarness, code: int, more: dict[str, object], ext: dict[str, str], remark: str | None
 ) -> None:
-    answer = room.ask(code, {"topic": "T", "queueId": 0} | more)
+    answer = harness.ask(code, {"topic": "T", "queueId": 0} | more)
     assert (answer.code, answer.ext, answer.remark) == (0, ext, remark)
 
 
 @pytest.mark.parametrize("code", [29, 30, 31, 32])
-def test_wrong_queues_are_refused_by_the_field(room: Room, code: int) -> None:
+def test_wrong_queues_are_refused_by_the_field(harness: HandlerHarness, code: int) -> None:
     for queue_id, text in ((-1, "not -1"), (65536, "not 65536")):
-        answer = room.ask(code, {"topic": "T", "queueId": queue_id, "timestamp": 0})
+        answer = harness.ask(code, {"topic": "T", "queueId": queue_id, "timestamp": 0})
         assert answer.code == 29
         assert answer.remark == f"queueId must be 0 to 65535, {text}"
     wrong: list[dict[str, object]] = [{"topic": "T"}, {"queueId": 0}, {"topic": "T", "queueId": "x"}]
     for ext in wrong:
-        answer = room.ask(code, {"timestamp": 0} | ext)
+        answer = harness.ask(code, {"timestamp": 0} | ext)
         assert answer.code == 1
         assert "queueId" in str(answer.remark) or "topic" in str(answer.remark)

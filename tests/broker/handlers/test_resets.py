@@ -7,31 +7,33 @@ import pytest
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.tables.topics import TopicConfig
-from tests.broker.handlers.room import Room
-from tests.broker.peers import RecordedPeer
+from tests.support.handler_harness import HandlerHarness
+from tests.support.peers import RecordedPeer
 
 ALL: dict[str, object] = {"topic": "T", "group": "G", "queueId": -1, "offset": -1, "isForce": "true"}
 
 
-def made(**options: bool) -> Room:
-    room = Room(**options)
-    room.topics.update(TopicConfig("T", 2, 3))
-    room.groups.find("G")
-    room.fake.times = {("T", 0): [100, 200, 300], ("T", 1): [150]}
-    return room
+def made(**options: bool) -> HandlerHarness:
+    harness = HandlerHarness(**options)
+    harness.topics.update(TopicConfig("T", 2, 3))
+    harness.groups.find("G")
+    harness.fake.times = {("T", 0): [100, 200, 300], ("T", 1): [150]}
+    return harness
 
 
-def reset(room: Room, timestamp: int, more: Mapping[str, object] = {}, language: int = 0) -> RemotingCommand:
-    return room.ask(222, {**ALL, "timestamp": timestamp, **more}, language=language)
+def reset(
+    harness: HandlerHarness, timestamp: int, more: Mapping[str, object] = {}, language: int = 0
+) -> RemotingCommand:
+    return harness.ask(222, {**ALL, "timestamp": timestamp, **more}, language=language)
 
 
-def join(room: Room, peer: RecordedPeer, client: str, version: int = 513) -> None:
+def join(harness: HandlerHarness, peer: RecordedPeer, client: str, version: int = 513) -> None:
     beat = {
         "clientID": client,
         "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": [{"topic": "T"}]}],
         "producerDataSet": [],
     }
-    room.ask(34, body=json.dumps(beat).encode(), peer=peer, version=version)
+    harness.ask(34, body=json.dumps(beat).encode(), peer=peer, version=version)
     peer.requests.clear()
 
 
@@ -44,12 +46,12 @@ def offsets(*pairs: tuple[int, int]) -> bytes:
     ("timestamp", "expected"), [(0, [(0, 0), (1, 0)]), (200, [(0, 1), (1, 1)]), (-1, [(0, 3), (1, 1)])]
 )
 def test_all_read_queues_are_reset_by_time(timestamp: int, expected: list[tuple[int, int]]) -> None:
-    room = made()
-    answer = reset(room, timestamp)
+    harness = made()
+    answer = reset(harness, timestamp)
     assert (answer.code, answer.remark, answer.body) == (0, None, offsets(*expected))
     for queue_id, at in expected:
-        assert room.offsets.take_reset("G", "T", queue_id) == at
-        assert room.offsets.committed("G", "T", queue_id) == at
+        assert harness.offsets.take_reset("G", "T", queue_id) == at
+        assert harness.offsets.committed("G", "T", queue_id) == at
 
 
 @pytest.mark.parametrize(
@@ -66,35 +68,35 @@ def test_all_read_queues_are_reset_by_time(timestamp: int, expected: list[tuple[
     ],
 )
 def test_one_queue_is_reset_within_its_range(more: dict[str, object], code: int, remark: str | None) -> None:
-    room = made()
-    room.fake.begins["T", 0] = 1
-    answer = reset(room, 0, {"queueId": 0} | more)
+    harness = made()
+    harness.fake.begins["T", 0] = 1
+    answer = reset(harness, 0, {"queueId": 0} | more)
     assert (answer.code, answer.remark) == (code, remark)
     if code == 0:
         assert answer.body == offsets((0, int(str(more["offset"]))))
     else:
-        assert not room.offsets.has_reset("G", "T", 0)
+        assert not harness.offsets.has_reset("G", "T", 0)
 
 
 def test_a_topic_without_queues_has_nothing_to_reset() -> None:
-    room = made()
-    room.topics.update(TopicConfig("T", 0, 0))
-    assert reset(room, 0).remark == "No queues to reset."
+    harness = made()
+    harness.topics.update(TopicConfig("T", 0, 0))
+    assert reset(harness, 0).remark == "No queues to reset."
 
 
 def test_clients_are_told_and_go_forward_only_by_force() -> None:
-    room, peer = made(server_side_reset=False), RecordedPeer()
+    harness, peer = made(server_side_reset=False), RecordedPeer()
     for queue_id in range(3):
-        room.offsets.commit("G", "T", queue_id, 1)
-    join(room, peer, "c1")
-    assert reset(room, -1, {"isForce": "false"}).body == offsets((0, 1), (1, 1), (2, 0))
-    answer = reset(room, -1)
+        harness.offsets.commit("G", "T", queue_id, 1)
+    join(harness, peer, "c1")
+    assert reset(harness, -1, {"isForce": "false"}).body == offsets((0, 1), (1, 1), (2, 0))
+    answer = reset(harness, -1)
     assert answer.body == offsets((0, 3), (1, 1), (2, 0))
     told = peer.requests[-1]
     assert (told.code, told.is_oneway, told.body) == (220, True, answer.body)
     assert told.ext == {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "false", "queueId": "-1"}
-    assert not room.offsets.has_reset("G", "T", 0)
-    reset(room, 0, language=1)
+    assert not harness.offsets.has_reset("G", "T", 0)
+    reset(harness, 0, language=1)
     assert peer.requests[-1].body == (
         b'{"offsetTable":[{"brokerName":"broker-a","offset":0,"queueId":0,"topic":"T"},'
         b'{"brokerName":"broker-a","offset":0,"queueId":1,"topic":"T"},'
@@ -103,16 +105,16 @@ def test_clients_are_told_and_go_forward_only_by_force() -> None:
 
 
 def test_clients_cannot_be_told_when_there_are_none_or_old_ones() -> None:
-    room = made(server_side_reset=False)
-    assert reset(room, 0, {"topic": "U"}).code == 17
-    assert reset(room, 0).remark == "THe consumer group <G> not exist"
+    harness = made(server_side_reset=False)
+    assert reset(harness, 0, {"topic": "U"}).code == 17
+    assert reset(harness, 0).remark == "THe consumer group <G> not exist"
     for queue_id in range(3):
-        room.offsets.commit("G", "T", queue_id, 1)
-    offline = reset(room, 0)
+        harness.offsets.commit("G", "T", queue_id, 1)
+    offline = reset(harness, 0)
     what = "Consumer not online, so can not reset offset, Group: G Topic: T Timestamp: 0"
     assert (offline.code, offline.remark) == (206, what)
-    join(room, old := RecordedPeer(), "c1", version=27)
-    assert "does not support this feature" in str(reset(room, 0).remark)
+    join(harness, old := RecordedPeer(), "c1", version=27)
+    assert "does not support this feature" in str(reset(harness, 0).remark)
     assert old.requests == []
 
 
@@ -121,7 +123,7 @@ def status(answered: bytes, code: int = 0) -> RecordedPeer:
 
 
 def test_clients_say_what_they_consume() -> None:
-    room = made()
+    harness = made()
     table = b'{"messageQueueTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:5}}'
     peers = {
         "c1": status(table),
@@ -130,37 +132,37 @@ def test_clients_say_what_they_consume() -> None:
         "silent": RecordedPeer(),
     }
     for client, peer in peers.items():
-        join(room, peer, client)
+        join(harness, peer, client)
     for wanted in ("", "c1"):
-        answer = room.ask(223, {"topic": "T", "group": "G", "clientAddr": wanted})
+        answer = harness.ask(223, {"topic": "T", "group": "G", "clientAddr": wanted})
         assert (answer.code, answer.body) == (
             0,
             b'{"consumerTable":{"c1":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:5}},"messageQueueTable":{}}',
         )
     assert peers["c1"].requests[-1].ext == {"topic": "T", "group": "G"}
-    missing = room.ask(223, {"topic": "T", "group": "H"})
+    missing = harness.ask(223, {"topic": "T", "group": "H"})
     assert (missing.code, missing.remark) == (1, "No Any Consumer online in the consumer group: [H]")
 
 
 def test_offsets_are_cloned_for_topics_that_the_source_subscribes() -> None:
-    room = made()
-    room.topics.update(TopicConfig("U"))
+    harness = made()
+    harness.topics.update(TopicConfig("U"))
     for topic in ("T", "U", "gone"):
-        room.offsets.commit("G", topic, 0, 7)
-    join(room, RecordedPeer(), "c1")
-    assert room.ask(314, {"srcGroup": "G", "destGroup": "H"}).code == 0
-    assert room.offsets.topics_of("H") == ["T"]
-    assert room.ask(314, {"srcGroup": "G", "destGroup": "H", "topic": "U", "offline": "true"}).code == 0
-    assert room.offsets.topics_of("H") == ["T", "U"]
-    assert room.ask(314, {"srcGroup": "G", "destGroup": "a b"}).code == 29
+        harness.offsets.commit("G", topic, 0, 7)
+    join(harness, RecordedPeer(), "c1")
+    assert harness.ask(314, {"srcGroup": "G", "destGroup": "H"}).code == 0
+    assert harness.offsets.topics_of("H") == ["T"]
+    assert harness.ask(314, {"srcGroup": "G", "destGroup": "H", "topic": "U", "offline": "true"}).code == 0
+    assert harness.offsets.topics_of("H") == ["T", "U"]
+    assert harness.ask(314, {"srcGroup": "G", "destGroup": "a b"}).code == 29
 
 
 def test_the_smallest_offset_of_the_groups_is_told() -> None:
-    room = made()
-    room.fake.begins["T", 1] = 3
+    harness = made()
+    harness.fake.begins["T", 1] = 3
     for group, first, second in (("A", 5, 2), ("B", 4, 4), ("C", 1, 9)):
-        room.offsets.commit(group, "T", 0, first)
-        room.offsets.commit(group, "T", 1, second)
-    answer = room.ask(308, {"topic": "T", "compareGroup": "A", "filterGroups": "C"})
+        harness.offsets.commit(group, "T", 0, first)
+        harness.offsets.commit(group, "T", 1, second)
+    answer = harness.ask(308, {"topic": "T", "compareGroup": "A", "filterGroups": "C"})
     assert answer.body == b'{"correctionOffsets":{0:4,1:9223372036854775807}}'
-    assert room.offsets.query("C", "T", 0) == 1
+    assert harness.offsets.query("C", "T", 0) == 1

@@ -9,7 +9,7 @@ from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfi
 from firearrow.broker.handlers.offsets import OffsetsHandler
 from firearrow.broker.handlers.queues import QueuesHandler
 from firearrow.broker.tables.topics import TopicConfig
-from tests.broker.handlers.room import Room
+from tests.support.handler_harness import HandlerHarness
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 
@@ -27,15 +27,17 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 @pytest.fixture
-def room(store: MessageStore) -> Room:
-    room = Room()
-    room.topics.update(TopicConfig("T", 4, 4))
-    room.groups.find("G")
-    room.serve(
-        OffsetsHandler(store, room.topics, room.groups, room.offsets, room.config, keep=lambda: None),
+def harness(store: MessageStore) -> HandlerHarness:
+    harness = HandlerHarness()
+    harness.topics.update(TopicConfig("T", 4, 4))
+    harness.groups.find("G")
+    harness.serve(
+        OffsetsHandler(
+            harness.offsets, harness.topics, harness.groups, store, harness.config, keep=lambda: None
+        ),
         QueuesHandler(store),
     )
-    return room
+    return harness
 
 
 @pytest.mark.parametrize(
@@ -52,20 +54,22 @@ def room(store: MessageStore) -> Room:
         (30, 65535, {}, {"offset": "0"}),
     ],
 )
-def test_queues(room: Room, code: int, queue_id: int, more: dict[str, object], ext: dict[str, str]) -> None:
-    answer = room.ask(code, {"topic": "T", "queueId": queue_id} | more)
+def test_queues(
+    harness: HandlerHarness, code: int, queue_id: int, more: dict[str, object], ext: dict[str, str]
+) -> None:
+    answer = harness.ask(code, {"topic": "T", "queueId": queue_id} | more)
     assert (answer.code, answer.ext) == (0, ext)
 
 
-def test_a_new_group_begins_at_zero_where_messages_are_and_nowhere_else(room: Room) -> None:
+def test_a_new_group_begins_at_zero_where_messages_are_and_nowhere_else(harness: HandlerHarness) -> None:
     pair: dict[str, object] = {"consumerGroup": "G", "topic": "T"}
-    assert room.ask(14, pair | {"queueId": 1}).ext == {"offset": "0"}
-    assert room.ask(14, pair | {"queueId": 0}).code == 22
-    assert room.ask(14, pair | {"queueId": 1, "setZeroIfNotFound": "false"}).code == 22
+    assert harness.ask(14, pair | {"queueId": 1}).ext == {"offset": "0"}
+    assert harness.ask(14, pair | {"queueId": 0}).code == 22
+    assert harness.ask(14, pair | {"queueId": 1, "setZeroIfNotFound": "false"}).code == 22
 
 
-def test_asking_makes_no_queue(room: Room, store: MessageStore) -> None:
-    before = sorted(store.reader.queues())
+def test_asking_makes_no_queue(harness: HandlerHarness, store: MessageStore) -> None:
+    before = sorted(store.queues())
     for code in (14, 29, 30, 31, 32):
-        room.ask(code, {"consumerGroup": "G", "topic": "U", "queueId": 7, "timestamp": 0})
-    assert sorted(store.reader.queues()) == before
+        harness.ask(code, {"consumerGroup": "G", "topic": "U", "queueId": 7, "timestamp": 0})
+    assert sorted(store.queues()) == before

@@ -9,9 +9,9 @@ from firearrow.broker.services.registrar import addresses
 from firearrow.broker.tables import announcement
 from firearrow.broker.tables.announcement import Announcement, Identity
 from firearrow.broker.tables.registration import register_body
-from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
-from tests.broker.naming.room import NamingRoom
+from firearrow.broker.tables.topics import TopicConfig, TopicTable
 from tests.golden import session
+from tests.support.name_server_harness import NameServerHarness
 
 
 def test_our_request_is_apaches() -> None:
@@ -38,8 +38,8 @@ def test_our_request_is_apaches() -> None:
 
 def test_many_topics_go_in_parts_that_all_take_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(announcement, "PART_TOPICS", 4)
-    room = NamingRoom()
-    topics = TopicTable(room.clock, TopicSettings(cluster="C", broker="own"))
+    harness = NameServerHarness()
+    topics = TopicTable(harness.clock, cluster="C", broker="own")
     for queues in (4, 8):
         topics.update_all([TopicConfig(f"N{n}", queues, queues) for n in range(10)])
         told = Announcement.of(Identity("C", "own", "h", 1), topics.version, topics.configs(), 6)
@@ -47,13 +47,13 @@ def test_many_topics_go_in_parts_that_all_take_effect(monkeypatch: pytest.Monkey
         assert len(bodies) == -(-len(topics) // 4)
         for body in bodies:
             assert (
-                room.ask(
+                harness.ask(
                     RemotingCommand(RequestCode.REGISTER_BROKER, told.ext("", body), body, version=513)
                 ).code
                 == 0
             )
-        assert {room.routes.topics[f"N{n}"]["own"].read_queues for n in range(10)} == {queues}
-        assert room.routes.version("C", "h:1") == topics.version
+        assert {harness.routes.topics[f"N{n}"]["own"].read_queues for n in range(10)} == {queues}
+        assert harness.routes.version("C", "h:1") == topics.version
 
 
 def test_addresses() -> None:

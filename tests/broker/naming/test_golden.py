@@ -7,9 +7,9 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
-from tests.broker.naming.room import NamingRoom
-from tests.broker.peers import RecordedPeer
 from tests.golden import Recorded, session, sessions
+from tests.support.name_server_harness import NameServerHarness
+from tests.support.peers import RecordedPeer
 
 UNORDERED = ("topicList",)
 OPTIONS_OF_THE_RIG = {
@@ -51,7 +51,7 @@ def same(ours: RemotingCommand, apache: RemotingCommand, where: str) -> None:
 
 
 def test_every_recorded_answer_is_given_again() -> None:
-    room = NamingRoom(OPTIONS_OF_THE_RIG)
+    harness = NameServerHarness(OPTIONS_OF_THE_RIG)
     peers: dict[tuple[str, int], RecordedPeer] = {}
     waiting: dict[tuple[str, int, int], RemotingCommand] = {}
     replayed = 0
@@ -64,7 +64,7 @@ def test_every_recorded_answer_is_given_again() -> None:
         command = RemotingCommand.decode(raw)
         if line["dir"] == "c2s":
             peer = peers.setdefault(key[:2], RecordedPeer(local=("127.0.0.2", 19876)))
-            waiting[key] = room.ask(command, peer)
+            waiting[key] = harness.ask(command, peer)
             continue
         ours = waiting.pop(key)
         same(ours, command, f"{name}: answer to {line['answers']}, opaque {line['opaque']}, ours {ours}")

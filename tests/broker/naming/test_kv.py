@@ -12,34 +12,34 @@ from firearrow.broker.tables import kv as bounds
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
-from tests.broker.naming.room import NamingRoom, register_request
+from tests.support.name_server_harness import NameServerHarness, register_request
 
 
 def test_a_value_is_put_got_listed_and_deleted() -> None:
-    room = NamingRoom()
-    put = room.call(RequestCode.PUT_KV_CONFIG, namespace="n", key="k", value="v=ü;1")
+    harness = NameServerHarness()
+    put = harness.call(RequestCode.PUT_KV_CONFIG, namespace="n", key="k", value="v=ü;1")
     assert (put.code, put.ext, put.body) == (0, {}, b"")
-    got = room.call(RequestCode.GET_KV_CONFIG, namespace="n", key="k")
+    got = harness.call(RequestCode.GET_KV_CONFIG, namespace="n", key="k")
     assert (got.code, got.ext) == (0, {"value": "v=ü;1"})
-    listed = room.call(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
+    listed = harness.call(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
     assert listed.body == '{"table":{"k":"v=ü;1"}}'.encode()
-    assert room.call(RequestCode.DELETE_KV_CONFIG, namespace="n", key="k").code == 0
-    assert room.kv_changes == 2
-    gone = room.call(RequestCode.GET_KV_CONFIG, namespace="n", key="k")
+    assert harness.call(RequestCode.DELETE_KV_CONFIG, namespace="n", key="k").code == 0
+    assert harness.kv_changes == 2
+    gone = harness.call(RequestCode.GET_KV_CONFIG, namespace="n", key="k")
     assert (gone.code, gone.remark) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: n Key: k")
-    assert room.call(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n").body == b'{"table":{}}'
+    assert harness.call(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n").body == b'{"table":{}}'
 
 
 def test_what_is_not_there() -> None:
-    room = NamingRoom()
-    answer = room.call(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
+    harness = NameServerHarness()
+    answer = harness.call(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
     assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: n")
-    assert room.call(RequestCode.DELETE_KV_CONFIG, namespace="n", key="k").code == 0
-    missing = room.call(RequestCode.PUT_KV_CONFIG, namespace="n", key="k")
+    assert harness.call(RequestCode.DELETE_KV_CONFIG, namespace="n", key="k").code == 0
+    missing = harness.call(RequestCode.PUT_KV_CONFIG, namespace="n", key="k")
     assert missing.code == ResponseCode.SYSTEM_ERROR
     assert missing.remark is not None
     assert "value" in missing.remark
-    assert room.kv_changes == 0
+    assert harness.kv_changes == 0
 
 
 def test_the_file_is_apaches(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_damaged_file_changes_nothing(text: bytes) -> None:
     ],
 )
 def test_lengths_are_bounded(namespace: str, key: str, value: str, names: str | None) -> None:
-    answer = NamingRoom().call(RequestCode.PUT_KV_CONFIG, namespace=namespace, key=key, value=value)
+    answer = NameServerHarness().call(RequestCode.PUT_KV_CONFIG, namespace=namespace, key=key, value=value)
     assert (answer.code == 0) == (names is None)
     assert names is None or (answer.remark is not None and names in answer.remark)
 
@@ -109,29 +109,29 @@ def test_the_size_of_all_entries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_order_topics_come_back_with_the_registration() -> None:
-    room = NamingRoom()
-    assert room.register().body == b""
-    room.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T1", value="a:4")
-    assert fastjson.loads(room.register().body) == {"table": {"T1": "a:4"}}
-    room.ask(
+    harness = NameServerHarness()
+    assert harness.register().body == b""
+    harness.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T1", value="a:4")
+    assert fastjson.loads(harness.register().body) == {"table": {"T1": "a:4"}}
+    harness.ask(
         RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"returnOrderTopicConfigToBroker=false\n")
     )
-    assert room.ask(register_request()).body == b""
+    assert harness.ask(register_request()).body == b""
 
 
-def update(room: NamingRoom, text: str) -> RemotingCommand:
-    return room.ask(RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, {}, text.encode()))
+def update(harness: NameServerHarness, text: str) -> RemotingCommand:
+    return harness.ask(RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, {}, text.encode()))
 
 
 def test_options_change_while_it_runs() -> None:
-    room = NamingRoom()
-    assert update(room, "enableAllTopicList=false\nscanNotActiveBrokerInterval=1000").code == 0
-    assert room.call(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).remark == "disable"
-    text = room.call(RequestCode.GET_NAMESRV_CONFIG).body.decode()
+    harness = NameServerHarness()
+    assert update(harness, "enableAllTopicList=false\nscanNotActiveBrokerInterval=1000").code == 0
+    assert harness.call(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).remark == "disable"
+    text = harness.call(RequestCode.GET_NAMESRV_CONFIG).body.decode()
     assert "enableAllTopicList=false\n" in text
     assert "scanNotActiveBrokerInterval=1000\n" in text
     assert text.splitlines() == sorted(text.splitlines())
-    assert update(room, "").code == 0
+    assert update(harness, "").code == 0
 
 
 @pytest.mark.parametrize(
@@ -151,17 +151,17 @@ def test_options_change_while_it_runs() -> None:
     ],
 )
 def test_what_may_not_change_is_refused_by_name_and_nothing_changes(text: str, code: int, says: str) -> None:
-    room = NamingRoom()
-    before = room.call(RequestCode.GET_NAMESRV_CONFIG).body
-    answer = update(room, f"orderMessageEnable=true\n{text}")
+    harness = NameServerHarness()
+    before = harness.call(RequestCode.GET_NAMESRV_CONFIG).body
+    answer = update(harness, f"orderMessageEnable=true\n{text}")
     assert answer.code == code
     assert answer.remark is not None
     assert says in answer.remark
-    assert room.call(RequestCode.GET_NAMESRV_CONFIG).body == before
+    assert harness.call(RequestCode.GET_NAMESRV_CONFIG).body == before
 
 
 def test_an_option_may_be_set_to_what_it_is() -> None:
-    assert update(NamingRoom(), "listenPort=9876\nwaitSecondsForService=3600").code == 0
+    assert update(NameServerHarness(), "listenPort=9876\nwaitSecondsForService=3600").code == 0
 
 
 def test_given_options_are_checked() -> None:

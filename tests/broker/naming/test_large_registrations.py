@@ -9,8 +9,8 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.handlers import registration as handler
 from firearrow.broker.tables import registration
-from tests.broker.naming.room import HERE, NamingRoom, config, register_body, register_request
-from tests.broker.peers import RecordedPeer
+from tests.support.name_server_harness import HERE, NameServerHarness, config, register_body, register_request
+from tests.support.peers import RecordedPeer
 
 
 def large() -> RemotingCommand:
@@ -20,7 +20,7 @@ def large() -> RemotingCommand:
 
 
 def test_it_takes_effect_and_the_loop_goes_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = NamingRoom()
+    harness = NameServerHarness()
     go_on = threading.Event()
     read = registration.register_body
 
@@ -33,39 +33,39 @@ def test_it_takes_effect_and_the_loop_goes_on_meanwhile(monkeypatch: pytest.Monk
     async def main() -> None:
         peer = RecordedPeer(local=HERE)
         for _ in range(handler.READING_MAX):
-            room.dispatch(large(), peer)
+            harness.dispatch(large(), peer)
         await asyncio.sleep(0)
         refusing = RecordedPeer(local=HERE)
-        room.dispatch(large(), refusing)
+        harness.dispatch(large(), refusing)
         for _ in range(3):  # the handler, and behind it the answer
             await asyncio.sleep(0)
         assert [answer.code for answer in refusing.replies] == [ResponseCode.SYSTEM_BUSY]
-        assert room.route("T1999") is None
+        assert harness.route("T1999") is None
         go_on.set()
-        await room.dispatch.drain()
+        await harness.dispatch.drain()
         assert [answer.code for answer in peer.replies] == [0] * handler.READING_MAX
-        assert room.route("T1999") is not None
+        assert harness.route("T1999") is not None
 
     asyncio.run(main())
 
 
 def test_a_broker_that_left_meanwhile_is_not_taken_in() -> None:
-    room = NamingRoom()
+    harness = NameServerHarness()
 
     async def main() -> None:
         peer = RecordedPeer(local=HERE)
-        room.dispatch(large(), peer)
+        harness.dispatch(large(), peer)
         peer.close()
-        await room.dispatch.drain()
+        await harness.dispatch.drain()
 
     asyncio.run(main())
-    assert not room.routes.brokers
+    assert not harness.routes.brokers
 
 
 def test_a_wrong_large_body_is_refused_by_name() -> None:
-    room = NamingRoom()
+    harness = NameServerHarness()
     body = register_body(*(config(f"T{n}", perm=99) for n in range(2000)))
-    answer = asyncio.run(room.ask_and_wait(register_request(body=body)))
+    answer = asyncio.run(harness.ask_and_wait(register_request(body=body)))
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark is not None
     assert "perm" in answer.remark

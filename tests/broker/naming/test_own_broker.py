@@ -6,24 +6,24 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
 from firearrow.broker.tables.announcement import Announcement, Identity
-from firearrow.broker.tables.topics import TopicSettings, TopicTable
-from tests.broker.naming.room import HERE, NamingRoom
-from tests.broker.peers import RecordedPeer
+from firearrow.broker.tables.topics import TopicTable
+from tests.support.name_server_harness import HERE, NameServerHarness
+from tests.support.peers import RecordedPeer
 
 
-def told(room: NamingRoom, host: str = "", permission: int = 6) -> Identity:
-    topics = TopicTable(room.clock, TopicSettings(cluster="C", broker="own"))
+def told(harness: NameServerHarness, host: str = "", permission: int = 6) -> Identity:
+    topics = TopicTable(harness.clock, cluster="C", broker="own")
     identity = Identity("C", "own", host, 10911)
     announcement = Announcement.of(identity, topics.version, topics.configs(), permission)
-    room.routes.register(announcement.registration(), None)
+    harness.routes.register(announcement.registration(), None)
     return identity
 
 
-def address_for(room: NamingRoom, local: str) -> tuple[str, str]:
+def address_for(harness: NameServerHarness, local: str) -> tuple[str, str]:
     """What a route and the cluster list say to a client that came to `local`."""
     peer = RecordedPeer(local=(local, 9876))
-    route = room.ask(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}), peer)
-    cluster = room.ask(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO), peer)
+    route = harness.ask(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}), peer)
+    cluster = harness.ask(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO), peer)
     return (
         fastjson.loads(route.body)["brokerDatas"][0]["brokerAddrs"]["0"],
         fastjson.loads(cluster.body)["brokerAddrTable"]["own"]["brokerAddrs"]["0"],
@@ -40,62 +40,62 @@ def address_for(room: NamingRoom, local: str) -> tuple[str, str]:
     ],
 )
 def test_each_asker_is_told_the_host_it_came_to(local: str, address: str) -> None:
-    room = NamingRoom()
-    told(room)
-    assert address_for(room, local) == (address, address)
+    harness = NameServerHarness()
+    told(harness)
+    assert address_for(harness, local) == (address, address)
 
 
 def test_a_set_host_is_told_to_everybody() -> None:
-    room = NamingRoom()
-    told(room, "198.51.100.3")
-    assert address_for(room, "127.0.0.1") == ("198.51.100.3:10911", "198.51.100.3:10911")
+    harness = NameServerHarness()
+    told(harness, "198.51.100.3")
+    assert address_for(harness, "127.0.0.1") == ("198.51.100.3:10911", "198.51.100.3:10911")
 
 
 def test_other_brokers_are_told_as_they_registered() -> None:
-    room = NamingRoom()
-    told(room)
-    room.register(broker="b", address="10.0.0.2:10911")
-    route = room.route("T1")
+    harness = NameServerHarness()
+    told(harness)
+    harness.register(broker="b", address="10.0.0.2:10911")
+    route = harness.route("T1")
     assert route is not None
     assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.2:10911"}
 
 
 def test_nobody_takes_the_place_of_our_broker() -> None:
-    room = NamingRoom()
-    told(room, "10.0.0.1")
+    harness = NameServerHarness()
+    told(harness, "10.0.0.1")
     for broker, address in (("own", "10.0.0.9:1"), ("x", "10.0.0.1:10911")):
-        answer = room.register(broker=broker, address=address)
+        answer = harness.register(broker=broker, address=address)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark is not None
         assert "the broker of this process" in answer.remark
     fields = {"brokerName": "own", "brokerAddr": "10.0.0.1:10911", "clusterName": "C", "brokerId": "0"}
-    assert room.ask(RemotingCommand(RequestCode.UNREGISTER_BROKER, fields)).code == 0
-    assert address_for(room, "127.0.0.1")[0] == "10.0.0.1:10911"
+    assert harness.ask(RemotingCommand(RequestCode.UNREGISTER_BROKER, fields)).code == 0
+    assert address_for(harness, "127.0.0.1")[0] == "10.0.0.1:10911"
 
 
 def test_an_outside_address_needs_a_host() -> None:
-    room = NamingRoom()
+    harness = NameServerHarness()
     for address in (":10911", "10.0.0.1", "10.0.0.1:", "10.0.0.1:x", "10.0.0.1:123456"):
-        answer = room.register(address=address)
+        answer = harness.register(address=address)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark is not None
         assert "brokerAddr" in answer.remark
 
 
 def test_our_broker_neither_expires_nor_hangs_up_and_leaves_when_told() -> None:
-    room = NamingRoom()
-    identity = told(room)
-    room.register(RecordedPeer(local=HERE), broker="own", broker_id=1, address="10.0.0.2:1", cluster="C")
-    room.clock.advance(10_000_000)
-    room.routes.expire()
-    assert address_for(room, "127.0.0.1")[0] == "127.0.0.1:10911"
-    room.routes.unregister(identity.cluster, identity.address(""), own=True)
-    assert not room.routes.brokers
+    harness = NameServerHarness()
+    identity = told(harness)
+    harness.register(RecordedPeer(local=HERE), broker="own", broker_id=1, address="10.0.0.2:1", cluster="C")
+    harness.clock.advance(10_000_000)
+    harness.routes.expire()
+    assert address_for(harness, "127.0.0.1")[0] == "127.0.0.1:10911"
+    harness.routes.unregister(identity.cluster, identity.address(""), own=True)
+    assert not harness.routes.brokers
 
 
 def test_broker_permission_narrows_every_topic() -> None:
-    room = NamingRoom()
-    told(room, permission=4)
-    route = room.route("TBW102")
+    harness = NameServerHarness()
+    told(harness, permission=4)
+    route = harness.route("TBW102")
     assert route is not None
     assert route["queueDatas"][0]["perm"] == 4

@@ -5,12 +5,13 @@ from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker import fastjson
-from tests.process import Broker, Connection
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
 
 WAIT_S = 20.0
 
 
-def addresses(naming: Connection, topic: str) -> dict[str, str]:
+def addresses(naming: ClientSocket, topic: str) -> dict[str, str]:
     """Broker name → address of its master, as a route says."""
     answer = naming.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
     assert answer.code == 0, answer.remark
@@ -19,7 +20,7 @@ def addresses(naming: Connection, topic: str) -> dict[str, str]:
     }
 
 
-def settled(naming: Connection, expected: dict[str, str]) -> dict[str, str]:
+def settled(naming: ClientSocket, expected: dict[str, str]) -> dict[str, str]:
     """The addresses once they are as expected, or what they are when the time is over: news travels over a socket."""
     deadline = time.monotonic() + WAIT_S
     while (found := addresses(naming, "TBW102")) != expected and time.monotonic() < deadline:
@@ -28,13 +29,16 @@ def settled(naming: Connection, expected: dict[str, str]) -> dict[str, str]:
 
 
 def test_a_second_broker_comes_and_goes(tmp_path: Path) -> None:
-    with Broker(tmp_path / "a", "--set", "brokerName=a") as first, first.connect_name_server() as naming:
+    with (
+        BrokerProcess(tmp_path / "a", "--set", "brokerName=a") as first,
+        first.connect_name_server() as naming,
+    ):
         assert first.name_server is not None
         one = {"a": f"127.0.0.1:{first.address[1]}"}
         assert addresses(naming, "TBW102") == one
         there = "127.0.0.1:" + str(first.name_server[1])
         options = ("--set", "brokerName=b", "--namesrv-listen", "off", "--namesrv", there)
-        with Broker(tmp_path / "b", *options) as second:
+        with BrokerProcess(tmp_path / "b", *options) as second:
             both = {**one, "b": f"127.0.0.1:{second.address[1]}"}
             assert settled(naming, both) == both
             assert second.stop() == 0
@@ -43,8 +47,8 @@ def test_a_second_broker_comes_and_goes(tmp_path: Path) -> None:
 
 def test_kv_values_outlive_the_process(tmp_path: Path) -> None:
     key = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
-    with Broker(tmp_path / "a") as broker, broker.connect_name_server() as naming:
+    with BrokerProcess(tmp_path / "a") as broker, broker.connect_name_server() as naming:
         assert naming.ask(RequestCode.PUT_KV_CONFIG, {**key, "value": "a:4"}).code == 0
         assert broker.stop() == 0
-    with Broker(tmp_path / "a") as broker, broker.connect_name_server() as naming:
+    with BrokerProcess(tmp_path / "a") as broker, broker.connect_name_server() as naming:
         assert naming.ask(RequestCode.GET_KV_CONFIG, key).ext == {"value": "a:4"}

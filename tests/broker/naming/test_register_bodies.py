@@ -14,7 +14,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.tables import registration, routes
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import QueueData
-from tests.broker.naming.room import NamingRoom, config, register_body
+from tests.support.name_server_harness import NameServerHarness, config, register_body
 
 VERSION = b'{"counter":7,"stateVersion":1,"timestamp":5}'
 
@@ -29,12 +29,12 @@ def compressed(*topics: bytes, count: int | None = None, tail: bytes = b"\0\0\0\
 
 
 def refused(body: bytes, *, says: str, **told: Any) -> None:  # noqa: ANN401
-    room = NamingRoom()
-    answer = room.register(body=body, **told)
+    harness = NameServerHarness()
+    answer = harness.register(body=body, **told)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark is not None
     assert says in answer.remark
-    assert not room.routes.brokers
+    assert not harness.routes.brokers
 
 
 def test_the_compressed_form() -> None:
@@ -45,23 +45,23 @@ def test_the_compressed_form() -> None:
     assert read.filter_servers == []
     before_5_0 = compressed(b"T1 16 8 6 SINGLE_TAG", b"T2 1 1 4 MULTI_TAG", tail=b"")
     assert registration.register_body(before_5_0, 409, True) == read
-    room = NamingRoom()
-    assert room.register(body=body, compressed="true").code == 0
-    assert room.route("T2") is not None
+    harness = NameServerHarness()
+    assert harness.register(body=body, compressed="true").code == 0
+    assert harness.route("T2") is not None
 
 
 def test_the_old_form_is_the_wrapper_alone() -> None:
     wrapper = json.loads(register_body(config("T1"), config("T2")))["topicConfigSerializeWrapper"]
-    room = NamingRoom()
-    assert room.register(body=json.dumps(wrapper).encode(), version=36).code == 0
-    assert room.route("T1") is not None
+    harness = NameServerHarness()
+    assert harness.register(body=json.dumps(wrapper).encode(), version=36).code == 0
+    assert harness.route("T1") is not None
     refused(json.dumps(wrapper).encode(), says="topicConfigSerializeWrapper", version=37)
 
 
 def test_no_body_is_a_registration_without_topics() -> None:
-    room = NamingRoom()
-    assert room.register(body=b"").code == 0
-    assert room.routes.version("C", "10.0.0.1:10911") == DataVersion(0, 0, 0)
+    harness = NameServerHarness()
+    assert harness.register(body=b"").code == 0
+    assert harness.routes.version("C", "10.0.0.1:10911") == DataVersion(0, 0, 0)
 
 
 def test_numbers_may_be_texts_and_absent_ones_have_defaults() -> None:
@@ -72,11 +72,11 @@ def test_numbers_may_be_texts_and_absent_ones_have_defaults() -> None:
 
 def test_the_checksum_is_over_the_bytes_sent() -> None:
     body = compressed(b"T1 1 1 6 SINGLE_TAG", b"T2 1 1 6 SINGLE_TAG")
-    room = NamingRoom()
-    wrong = room.register(body=body, compressed="true", bodyCrc32=1)
+    harness = NameServerHarness()
+    wrong = harness.register(body=body, compressed="true", bodyCrc32=1)
     assert (wrong.code, wrong.remark) == (ResponseCode.SYSTEM_ERROR, "crc32 not match")
-    assert room.register(body=body, compressed="true", bodyCrc32=0).code == 0
-    assert room.register(body=body, compressed="true", bodyCrc32=None).code == 0
+    assert harness.register(body=body, compressed="true", bodyCrc32=0).code == 0
+    assert harness.register(body=body, compressed="true", bodyCrc32=None).code == 0
 
 
 @pytest.mark.parametrize("field", ["brokerName", "clusterName", "brokerAddr", "haServerAddr", "brokerId"])
@@ -90,7 +90,7 @@ def test_fields_are_bounded() -> None:
     refused(body, says="clusterName", clusterName="a\nb")
     refused(body, says="brokerId", brokerId=-1)
     refused(body, says="bodyCrc32", bodyCrc32="x")
-    assert NamingRoom().register(brokerName="x" * 255).code == 0
+    assert NameServerHarness().register(brokerName="x" * 255).code == 0
 
 
 @pytest.mark.parametrize(
@@ -140,18 +140,18 @@ def test_inflation_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     body = compressed(b"A 1 1 6 S", b"B 1 1 6 S")
     size = len(zlib.decompress(body))
     monkeypatch.setattr(registration, "INFLATED_BYTES_MAX", size)
-    assert NamingRoom().register(body=body, compressed="true").code == 0
+    assert NameServerHarness().register(body=body, compressed="true").code == 0
     monkeypatch.setattr(registration, "INFLATED_BYTES_MAX", size - 1)
     refused(body, says="inflates to more", compressed="true")
 
 
 def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     body = register_body(config("T1"), config("T2"), filters=["f:1"] * registration.FILTER_SERVERS_MAX)
-    assert NamingRoom().register(body=body).code == 0
+    assert NameServerHarness().register(body=body).code == 0
     over = register_body(config("T1"), filters=["f:1"] * (registration.FILTER_SERVERS_MAX + 1))
     refused(over, says="filterServerList")
     monkeypatch.setattr(registration, "TOPICS_MAX", 2)
-    assert NamingRoom().register(body=body).code == 0
+    assert NameServerHarness().register(body=body).code == 0
     refused(register_body(config("T1"), config("T2"), config("T3")), says="topicConfigTable")
 
 
@@ -160,12 +160,12 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "IDS_MAX", 2)
     monkeypatch.setattr(routes, "TOPICS_MAX", 3)
     monkeypatch.setattr(routes, "ROUTES_MAX", 5)
-    room = NamingRoom()
+    harness = NameServerHarness()
 
     def code(name: str, broker_id: int, n: int, *topics: str) -> int:
         body = register_body(*(config(topic) for topic in topics), counter=n)
         address = f"10.0.0.{n}:1"
-        return room.register(broker=name, broker_id=broker_id, address=address, body=body).code
+        return harness.register(broker=name, broker_id=broker_id, address=address, body=body).code
 
     assert code("a", 0, 1, "T1", "T2", "T3") == 0
     assert code("a", 1, 2, "T1", "T2") == 0
@@ -174,7 +174,7 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert code("b", 0, 4, "T1", "T2") == 0
     assert code("b", 0, 4, "T1", "T2", "T3") == ResponseCode.SYSTEM_ERROR
     assert code("c", 0, 5) == ResponseCode.SYSTEM_ERROR
-    assert set(room.routes.brokers) == {"a", "b"}
+    assert set(harness.routes.brokers) == {"a", "b"}
 
 
 JSON_VALUES = st.recursive(
@@ -197,14 +197,14 @@ WRAPPERS = st.fixed_dictionaries(
 
 def answered(body: bytes, *, zipped: bool, version: int) -> None:
     """It is taken or refused by a remark of ours, and the table stays sound."""
-    room = NamingRoom()
-    room.register(broker="b", address="10.0.0.2:1")
-    answer = room.register(body=body, version=version, compressed="true" if zipped else "false")
+    harness = NameServerHarness()
+    harness.register(broker="b", address="10.0.0.2:1")
+    answer = harness.register(body=body, version=version, compressed="true" if zipped else "false")
     assert answer.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
     assert answer.code == 0 or (answer.remark and "Error:" not in answer.remark)
-    assert room.route("T1") is not None
-    for topic in list(room.routes.topics):
-        assert room.route(topic) is not None
+    assert harness.route("T1") is not None
+    for topic in list(harness.routes.topics):
+        assert harness.route(topic) is not None
 
 
 @settings(max_examples=200, deadline=None)

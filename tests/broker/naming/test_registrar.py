@@ -10,7 +10,6 @@ import uvloop
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.peer import Address, Peer
@@ -21,16 +20,17 @@ from firearrow.broker.tables.announcement import Identity
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.registration import Registration, register_body
 from firearrow.broker.tables.routes import Live
-from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
-from tests.broker.naming.room import NamingRoom
-from tests.broker.peers import RecordedPeer
+from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from tests.support.clock import ManualClock
+from tests.support.name_server_harness import NameServerHarness
+from tests.support.peers import RecordedPeer
 
 OTHER: Address = ("192.0.2.1", 9876)
 OURS = Identity("C", "own", "", 10911)
 WAIT_S = 10.0
 
 
-class Outside:
+class RemoteNameServer:
     """A name server of the test: `answers` says what each request is answered; `down` refuses connections."""
 
     def __init__(
@@ -62,11 +62,14 @@ class Outside:
         return set(register_body(request.body, request.version, False).topics)
 
 
-class Room:
+class RegistrarHarness:
     """Our broker's side: topics and a registrar that hears of their changes."""
 
     def __init__(
-        self, outside: Outside | None, own: NamingRoom | None = None, identity: Identity = OURS
+        self,
+        outside: RemoteNameServer | None,
+        own: NameServerHarness | None = None,
+        identity: Identity = OURS,
     ) -> None:
         self.clock = ManualClock()
         self.topics = TopicTable(self.clock, TopicSettings(cluster="C", broker="own"), changed=self.told)
@@ -76,7 +79,7 @@ class Room:
             permission=lambda: 6,
             own=None if own is None else (own.routes, own.server.kv),
             others=[] if outside is None else [OTHER],
-            connect=(outside or Outside()).connect,
+            connect=(outside or RemoteNameServer()).connect,
             period_ms=30_000,
         )
 
@@ -96,18 +99,18 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 def test_all_topics_at_start_and_changed_ones_at_once() -> None:
     async def main() -> None:
-        outside = Outside()
-        room = Room(outside)
-        room.registrar.start()
+        outside = RemoteNameServer()
+        harness = RegistrarHarness(outside)
+        harness.registrar.start()
         first = await outside.next()
         assert first.ext["brokerAddr"] == "198.51.100.7:10911"
-        assert set(register_body(first.body, 513, False).topics) == set(room.topics)
-        room.topics.create("N1", 4)
+        assert set(register_body(first.body, 513, False).topics) == set(harness.topics)
+        harness.topics.create("N1", 4)
         assert await outside.next_topics() == {"N1"}
-        room.topics.create("N2", 4)
-        room.topics.create("N3", 4)
+        harness.topics.create("N2", 4)
+        harness.topics.create("N3", 4)
         assert await outside.next_topics() == {"N2", "N3"}
-        await room.registrar.stop()
+        await harness.registrar.stop()
         goodbye = outside.peers[0].requests[-1]
         assert (goodbye.code, goodbye.ext["brokerId"]) == (RequestCode.UNREGISTER_BROKER, "0")
         assert goodbye.is_oneway
@@ -127,13 +130,13 @@ def test_all_topics_at_start_and_changed_ones_at_once() -> None:
 )
 def test_the_address_that_others_are_told(host: str, bound: str, told: str) -> None:
     async def main() -> None:
-        outside = Outside()
-        room = Room(outside, identity=Identity("C", "own", host, 10911, bound=bound))
-        room.registrar.start()
+        outside = RemoteNameServer()
+        harness = RegistrarHarness(outside, identity=Identity("C", "own", host, 10911, bound=bound))
+        harness.registrar.start()
         registration = await outside.next()
         assert registration.ext["brokerAddr"] == f"{told}:10911"
         assert registration.ext["haServerAddr"] == f"{told}:10912"
-        await room.registrar.stop()
+        await harness.registrar.stop()
         assert outside.peers[0].requests[-1].ext["brokerAddr"] == f"{told}:10911"
 
     run(main())
@@ -143,27 +146,27 @@ def test_everything_again_each_period(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "PERIOD_S", (0.01, 0.01))
 
     async def main() -> None:
-        outside = Outside()
-        room = Room(outside)
-        room.registrar.start()
+        outside = RemoteNameServer()
+        harness = RegistrarHarness(outside)
+        harness.registrar.start()
         for _ in range(3):
-            assert await outside.next_topics() == set(room.topics)
+            assert await outside.next_topics() == set(harness.topics)
         assert len(outside.peers) == 1
-        await room.registrar.stop()
+        await harness.registrar.stop()
 
     run(main())
 
 
 @pytest.mark.parametrize(("given_ms", "period_s"), [(0, 10), (9_999, 10), (30_000, 30), (60_001, 60)])
 def test_the_period_is_bounded(given_ms: int, period_s: float) -> None:
-    room = Room(None)
+    harness = RegistrarHarness(None)
     made = Registrar(
         Identity("C", "b", "", 1),
-        room.topics,
+        harness.topics,
         permission=lambda: 6,
         own=None,
         others=[],
-        connect=Outside().connect,
+        connect=RemoteNameServer().connect,
         period_ms=given_ms,
     )
     assert made._period_s == period_s
@@ -171,34 +174,34 @@ def test_the_period_is_bounded(given_ms: int, period_s: float) -> None:
 
 def test_a_lost_connection_is_made_again_with_all_topics() -> None:
     async def main() -> None:
-        outside = Outside()
-        room = Room(outside)
-        room.registrar.start()
+        outside = RemoteNameServer()
+        harness = RegistrarHarness(outside)
+        harness.registrar.start()
         await outside.next()
         await asyncio.sleep(0)
         outside.peers[0].close()
-        assert await outside.next_topics() == set(room.topics)
+        assert await outside.next_topics() == set(harness.topics)
         assert len(outside.peers) == 2
-        await room.registrar.stop()
+        await harness.registrar.stop()
 
     run(main())
 
 
 def test_failures_are_logged_once_and_what_was_missed_is_told(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        outside = Outside()
+        outside = RemoteNameServer()
         outside.down = True
-        room = Room(outside)
+        harness = RegistrarHarness(outside)
         with caplog.at_level(logging.INFO, "firearrow.registrar"):
-            room.registrar.start()
+            harness.registrar.start()
             for _ in range(5):
                 assert await asyncio.wait_for(outside.tried.get(), WAIT_S) == OTHER
-            room.topics.create("N1", 4)
+            harness.topics.create("N1", 4)
             outside.down = False
             assert "N1" in await outside.next_topics()
-            room.topics.create("N2", 4)
+            harness.topics.create("N2", 4)
             assert await outside.next_topics() == {"N2"}
-        await room.registrar.stop()
+        await harness.registrar.stop()
         levels = [record.levelname for record in caplog.records]
         assert levels == ["WARNING", "INFO"]
 
@@ -214,12 +217,12 @@ def test_a_refusal_is_no_registration(caplog: pytest.LogCaptureFixture) -> None:
             refusals -= 1
             return request.answer(1, "register broker failed") if refusals >= 0 else request.answer()
 
-        outside = Outside(answers)
-        room = Room(outside)
-        room.registrar.start()
+        outside = RemoteNameServer(answers)
+        harness = RegistrarHarness(outside)
+        harness.registrar.start()
         for _ in range(3):
-            assert await outside.next_topics() == set(room.topics)
-        await room.registrar.stop()
+            assert await outside.next_topics() == set(harness.topics)
+        await harness.registrar.stop()
         assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
             "name server 192.0.2.1:9876 does not know us: it refuses with code 1: register broker failed"
         ]
@@ -234,32 +237,34 @@ def test_topics_that_change_while_an_answer_is_awaited_are_told_next() -> None:
         def answers(request: RemotingCommand) -> RemotingCommand:
             if not made:
                 made.append("N1")
-                room.topics.create("N1", 4)
+                harness.topics.create("N1", 4)
             return request.answer()
 
-        outside = Outside(answers)
-        room = Room(outside)
-        room.registrar.start()
+        outside = RemoteNameServer(answers)
+        harness = RegistrarHarness(outside)
+        harness.registrar.start()
         assert "N1" not in await outside.next_topics()
         assert await outside.next_topics() == {"N1"}
-        await room.registrar.stop()
+        await harness.registrar.stop()
 
     run(main())
 
 
 def test_order_topics_are_marked_and_told() -> None:
     async def main() -> None:
-        outside = Outside(lambda request: request.answer(body=b'{"table":{"N1":"own:4","stranger":"x:1"}}'))
-        room = Room(outside)
-        room.topics.create("N1", 4)
-        room.registrar.start()
+        outside = RemoteNameServer(
+            lambda request: request.answer(body=b'{"table":{"N1":"own:4","stranger":"x:1"}}')
+        )
+        harness = RegistrarHarness(outside)
+        harness.topics.create("N1", 4)
+        harness.registrar.start()
         await outside.next()
         assert await outside.next_topics() == {"N1"}
-        config = room.topics.get("N1")
+        config = harness.topics.get("N1")
         assert config is not None
         assert config.order
-        assert "stranger" not in room.topics
-        await room.registrar.stop()
+        assert "stranger" not in harness.topics
+        await harness.registrar.stop()
 
     run(main())
 
@@ -267,39 +272,39 @@ def test_order_topics_are_marked_and_told() -> None:
 def test_an_answer_that_makes_no_sense_stops_nothing() -> None:
     async def main() -> None:
         bodies = [b'{"table":3}', b"{", b""]
-        outside = Outside(lambda request: request.answer(body=bodies.pop(0) if bodies else b""))
-        room = Room(outside)
-        room.registrar.start()
+        outside = RemoteNameServer(lambda request: request.answer(body=bodies.pop(0) if bodies else b""))
+        harness = RegistrarHarness(outside)
+        harness.registrar.start()
         for _ in range(3):
             await outside.next()
-        room.topics.create("N1", 4)
+        harness.topics.create("N1", 4)
         assert await outside.next_topics() == {"N1"}
-        await room.registrar.stop()
+        await harness.registrar.stop()
 
     run(main())
 
 
 def test_the_own_name_server_knows_at_once_and_forgets_at_stop() -> None:
     async def main() -> None:
-        own = NamingRoom()
-        room = Room(None, own)
-        room.registrar.start()
-        assert set(own.routes.topics) == set(room.topics)
-        room.topics.create("N1", 4)
+        own = NameServerHarness()
+        harness = RegistrarHarness(None, own)
+        harness.registrar.start()
+        assert set(own.routes.topics) == set(harness.topics)
+        harness.topics.create("N1", 4)
         route = own.route("N1")
         assert route is not None
         assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "127.0.0.1:10911"}
-        room.topics.update(TopicConfig("N1", 6, 5, 4))
+        harness.topics.update(TopicConfig("N1", 6, 5, 4))
         route = own.route("N1")
         assert route is not None
         assert (route["queueDatas"][0]["readQueueNums"], route["queueDatas"][0]["perm"]) == (6, 4)
-        await room.registrar.stop()
+        await harness.registrar.stop()
         assert not own.routes.brokers
 
     run(main())
 
 
-class Heard:
+class ReportingDispatch:
     """The handlers of a name server, and a sign for each request that they have answered."""
 
     def __init__(self, naming: NameServer) -> None:
@@ -319,7 +324,7 @@ def test_over_real_sockets() -> None:
         loop = asyncio.get_running_loop()
         naming = NameServer(ManualClock(), NamingOptions(), lambda: None)
         server = Server(loop, idle_s=120, frame_bytes_max=16 << 20)
-        heard = Heard(naming)
+        heard = ReportingDispatch(naming)
         address = await server.listen("127.0.0.1", 0, heard)
         topics = TopicTable(
             ManualClock(),
@@ -357,12 +362,12 @@ def test_topics_that_the_own_name_server_forgot_come_back(monkeypatch: pytest.Mo
     monkeypatch.setattr(timing, "PERIOD_S", (0.001, 0.001))
 
     async def main() -> None:
-        own = NamingRoom()
-        room = Room(None, own)
-        room.topics.create("N1", 4)
-        room.topics.create("N2", 4)
+        own = NameServerHarness()
+        harness = RegistrarHarness(None, own)
+        harness.topics.create("N1", 4)
+        harness.topics.create("N2", 4)
         told_again = asyncio.Event()
-        room.registrar.start()
+        harness.registrar.start()
         register = own.routes.register
 
         def heard(told: Registration, peer: Peer | None) -> Live | None:
@@ -376,9 +381,9 @@ def test_topics_that_the_own_name_server_forgot_come_back(monkeypatch: pytest.Mo
         assert own.route("N1") is None
         await asyncio.wait_for(told_again.wait(), WAIT_S)
         assert own.route("N1") is not None
-        ordered = room.topics.get("N2")
+        ordered = harness.topics.get("N2")
         assert ordered is not None
         assert ordered.order
-        await room.registrar.stop()
+        await harness.registrar.stop()
 
     run(main())

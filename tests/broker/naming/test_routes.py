@@ -8,24 +8,24 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
 from firearrow.broker.tables import routes as bounds
-from tests.broker.naming.room import HERE, NamingRoom, config, register_body
-from tests.broker.peers import RecordedPeer
+from tests.support.name_server_harness import HERE, NameServerHarness, config, register_body
+from tests.support.peers import RecordedPeer
 
 
-def addresses(room: NamingRoom, topic: str = "T1") -> dict[str, dict[str, str]]:
-    route = room.route(topic)
+def addresses(harness: NameServerHarness, topic: str = "T1") -> dict[str, dict[str, str]]:
+    route = harness.route(topic)
     assert route is not None
     return {broker["brokerName"]: broker["brokerAddrs"] for broker in route["brokerDatas"]}
 
 
-def queues(room: NamingRoom, topic: str, broker: str = "a") -> dict[str, int]:
-    route = room.route(topic)
+def queues(harness: NameServerHarness, topic: str, broker: str = "a") -> dict[str, int]:
+    route = harness.route(topic)
     assert route is not None
     return next(data for data in route["queueDatas"] if data["brokerName"] == broker)
 
 
 def test_route_of_an_unknown_topic_is_refused_with_the_faq() -> None:
-    answer = NamingRoom().call(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="X")
+    answer = NameServerHarness().call(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="X")
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST
     assert answer.remark == (
         "No topic route info in name server for the topic: X\n"
@@ -34,13 +34,13 @@ def test_route_of_an_unknown_topic_is_refused_with_the_faq() -> None:
 
 
 def test_old_clients_get_bare_keys_and_new_ones_standard_json() -> None:
-    room = NamingRoom({"orderMessageEnable": "true"})
-    room.register(broker="bröker", __ZONE_NAME="z")
-    room.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T1", value="a:4")
+    harness = NameServerHarness({"orderMessageEnable": "true"})
+    harness.register(broker="bröker", __ZONE_NAME="z")
+    harness.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T1", value="a:4")
 
     def body(version: int, **ext: str) -> bytes:
         ext["topic"] = "T1"
-        return room.ask(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, version=version)).body
+        return harness.ask(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, version=version)).body
 
     bare = body(400)
     assert b'"brokerAddrs":{0:"10.0.0.1:10911"}' in bare
@@ -75,20 +75,20 @@ def test_old_clients_get_bare_keys_and_new_ones_standard_json() -> None:
 
 
 def test_no_order_config_unless_it_is_switched_on() -> None:
-    room = NamingRoom()
-    room.register()
-    room.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T1", value="a:4")
-    route = room.route("T1")
+    harness = NameServerHarness()
+    harness.register()
+    harness.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T1", value="a:4")
+    route = harness.route("T1")
     assert route is not None
     assert "orderTopicConf" not in route
 
 
 def test_two_brokers_serve_one_topic() -> None:
-    room = NamingRoom()
-    room.register(broker="a", address="10.0.0.1:1")
-    room.register(broker="b", address="10.0.0.2:1")
-    assert addresses(room) == {"a": {"0": "10.0.0.1:1"}, "b": {"0": "10.0.0.2:1"}}
-    answer = room.call(RequestCode.GET_BROKER_CLUSTER_INFO)
+    harness = NameServerHarness()
+    harness.register(broker="a", address="10.0.0.1:1")
+    harness.register(broker="b", address="10.0.0.2:1")
+    assert addresses(harness) == {"a": {"0": "10.0.0.1:1"}, "b": {"0": "10.0.0.2:1"}}
+    answer = harness.call(RequestCode.GET_BROKER_CLUSTER_INFO)
     assert answer.body == (
         b'{"brokerAddrTable":{"a":{"brokerAddrs":{0:"10.0.0.1:1"},"brokerName":"a","cluster":"C",'
         b'"enableActingMaster":false},"b":{"brokerAddrs":{0:"10.0.0.2:1"},"brokerName":"b","cluster":"C",'
@@ -97,232 +97,245 @@ def test_two_brokers_serve_one_topic() -> None:
 
 
 def test_a_slave_learns_its_master_and_leaves_the_topics_alone() -> None:
-    room = NamingRoom()
-    room.register(broker_id=0, address="10.0.0.1:1", haServerAddr="10.0.0.1:2")
+    harness = NameServerHarness()
+    harness.register(broker_id=0, address="10.0.0.1:1", haServerAddr="10.0.0.1:2")
     body = register_body(config("T1", 9), config("T3"), counter=7)
-    answer = room.register(broker_id=1, address="10.0.0.2:1", body=body)
+    answer = harness.register(broker_id=1, address="10.0.0.2:1", body=body)
     assert answer.ext == {"haServerAddr": "10.0.0.1:2", "masterAddr": "10.0.0.1:1"}
-    assert addresses(room) == {"a": {"0": "10.0.0.1:1", "1": "10.0.0.2:1"}}
-    assert queues(room, "T1")["readQueueNums"] == 4
-    assert room.route("T3") is None
-    group = room.call(RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="C", brokerName="a")
+    assert addresses(harness) == {"a": {"0": "10.0.0.1:1", "1": "10.0.0.2:1"}}
+    assert queues(harness, "T1")["readQueueNums"] == 4
+    assert harness.route("T3") is None
+    group = harness.call(RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="C", brokerName="a")
     assert group.body == (
         b'{"brokerMemberGroup":{"brokerAddrs":{0:"10.0.0.1:1",1:"10.0.0.2:1"},"brokerName":"a","cluster":"C"}}'
     )
 
 
 def test_the_slave_of_a_new_broker_tells_topics_while_it_is_the_lowest() -> None:
-    room = NamingRoom()
-    room.register(broker_id=1, address="10.0.0.2:1", enableActingMaster="false")
-    assert addresses(room) == {"a": {"1": "10.0.0.2:1"}}
-    other = NamingRoom()
+    harness = NameServerHarness()
+    harness.register(broker_id=1, address="10.0.0.2:1", enableActingMaster="false")
+    assert addresses(harness) == {"a": {"1": "10.0.0.2:1"}}
+    other = NameServerHarness()
     other.register(broker_id=1, address="10.0.0.2:1")
     assert other.route("T1") is None
 
 
 def test_a_slave_that_becomes_master_is_not_listed_twice() -> None:
-    room = NamingRoom()
-    room.register(broker_id=1, address="10.0.0.2:1", enableActingMaster="false")
-    room.register(broker_id=0, address="10.0.0.2:1")
-    assert addresses(room) == {"a": {"0": "10.0.0.2:1"}}
+    harness = NameServerHarness()
+    harness.register(broker_id=1, address="10.0.0.2:1", enableActingMaster="false")
+    harness.register(broker_id=0, address="10.0.0.2:1")
+    assert addresses(harness) == {"a": {"0": "10.0.0.2:1"}}
 
 
 def test_a_broker_of_the_same_name_and_id_takes_over_unless_its_state_is_older() -> None:
-    room = NamingRoom()
+    harness = NameServerHarness()
     first, second, third = (RecordedPeer(local=HERE) for _ in range(3))
-    room.register(first, address="10.0.0.1:1", body=register_body(config("T1"), config("T2"), state=5))
-    older = room.register(
+    harness.register(first, address="10.0.0.1:1", body=register_body(config("T1"), config("T2"), state=5))
+    older = harness.register(
         second, address="10.0.0.9:1", body=register_body(config("T1"), config("T2"), state=4)
     )
     assert (older.code, older.ext) == (0, {})
-    assert addresses(room) == {"a": {"0": "10.0.0.1:1"}}
-    room.register(third, address="10.0.0.3:1", body=register_body(config("T1"), config("T2"), state=5))
-    assert addresses(room) == {"a": {"0": "10.0.0.3:1"}}
+    assert addresses(harness) == {"a": {"0": "10.0.0.1:1"}}
+    harness.register(third, address="10.0.0.3:1", body=register_body(config("T1"), config("T2"), state=5))
+    assert addresses(harness) == {"a": {"0": "10.0.0.3:1"}}
     first.close()
-    assert addresses(room) == {"a": {"0": "10.0.0.3:1"}}
+    assert addresses(harness) == {"a": {"0": "10.0.0.3:1"}}
 
 
 def test_a_name_belongs_to_one_cluster() -> None:
-    room = NamingRoom()
-    room.register(cluster="C")
-    answer = room.register(cluster="D", broker_id=1, address="10.0.0.2:1")
+    harness = NameServerHarness()
+    harness.register(cluster="C")
+    answer = harness.register(cluster="D", broker_id=1, address="10.0.0.2:1")
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark is not None
     assert "cluster C" in answer.remark
 
 
 def test_an_address_that_comes_under_another_name_leaves_the_old_one() -> None:
-    room = NamingRoom()
-    room.register(broker="a")
-    room.register(broker="b")
-    assert addresses(room) == {"b": {"0": "10.0.0.1:10911"}}
+    harness = NameServerHarness()
+    harness.register(broker="a")
+    harness.register(broker="b")
+    assert addresses(harness) == {"b": {"0": "10.0.0.1:10911"}}
 
 
 def test_the_first_registration_must_hold_more_than_one_topic() -> None:
-    room = NamingRoom()
-    answer = room.register(body=register_body(config("T1")))
+    harness = NameServerHarness()
+    answer = harness.register(body=register_body(config("T1")))
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "register broker failed")
-    assert room.routes.brokers == {}
-    assert room.register(body=register_body()).code == 0
-    assert room.register(body=register_body(config("T1"), counter=2)).code == 0
-    assert room.route("T1") is not None
+    assert harness.routes.brokers == {}
+    assert harness.register(body=register_body()).code == 0
+    assert harness.register(body=register_body(config("T1"), counter=2)).code == 0
+    assert harness.route("T1") is not None
 
 
 def test_topics_change_with_the_data_version_and_new_ones_always_come() -> None:
-    room = NamingRoom()
-    room.register(body=register_body(config("T1", 4), config("T2", 4), counter=1))
-    room.register(body=register_body(config("T1", 8), config("T3", 8), counter=1))
-    assert queues(room, "T1")["readQueueNums"] == 4
-    assert queues(room, "T3")["readQueueNums"] == 8
-    room.register(body=register_body(config("T1", 8), counter=2))
-    assert queues(room, "T1")["readQueueNums"] == 8
-    assert room.route("T2") is not None
+    harness = NameServerHarness()
+    harness.register(body=register_body(config("T1", 4), config("T2", 4), counter=1))
+    harness.register(body=register_body(config("T1", 8), config("T3", 8), counter=1))
+    assert queues(harness, "T1")["readQueueNums"] == 4
+    assert queues(harness, "T3")["readQueueNums"] == 8
+    harness.register(body=register_body(config("T1", 8), counter=2))
+    assert queues(harness, "T1")["readQueueNums"] == 8
+    assert harness.route("T2") is not None
 
 
 def test_missing_topics_go_only_if_it_is_switched_on() -> None:
-    room = NamingRoom({"deleteTopicWithBrokerRegistration": "true"})
-    room.register()
-    room.register(broker="b", address="10.0.0.2:1")
-    room.register(body=register_body(config("T2"), config("T3"), counter=2))
-    assert set(addresses(room, "T1")) == {"b"}
-    assert set(addresses(room, "T3")) == {"a"}
+    harness = NameServerHarness({"deleteTopicWithBrokerRegistration": "true"})
+    harness.register()
+    harness.register(broker="b", address="10.0.0.2:1")
+    harness.register(body=register_body(config("T2"), config("T3"), counter=2))
+    assert set(addresses(harness, "T1")) == {"b"}
+    assert set(addresses(harness, "T3")) == {"a"}
 
 
 def test_silent_brokers_expire_and_are_hung_up() -> None:
-    room = NamingRoom()
+    harness = NameServerHarness()
     quiet, lively, short = (RecordedPeer(local=HERE) for _ in range(3))
-    room.register(quiet, broker="a", address="10.0.0.1:1")
-    room.register(lively, broker="b", address="10.0.0.2:1")
-    room.register(short, broker="c", address="10.0.0.3:1", heartbeatTimeoutMillis=1000)
-    room.clock.advance(1000)
-    room.routes.expire()
-    assert set(addresses(room)) == {"a", "b", "c"}
-    room.clock.advance(1)
-    room.routes.expire()
-    assert set(addresses(room)) == {"a", "b"}
+    harness.register(quiet, broker="a", address="10.0.0.1:1")
+    harness.register(lively, broker="b", address="10.0.0.2:1")
+    harness.register(short, broker="c", address="10.0.0.3:1", heartbeatTimeoutMillis=1000)
+    harness.clock.advance(1000)
+    harness.routes.expire()
+    assert set(addresses(harness)) == {"a", "b", "c"}
+    harness.clock.advance(1)
+    harness.routes.expire()
+    assert set(addresses(harness)) == {"a", "b"}
     assert short.closed
-    beat = room.call(RequestCode.BROKER_HEARTBEAT, clusterName="C", brokerAddr="10.0.0.2:1", brokerName="b")
+    beat = harness.call(
+        RequestCode.BROKER_HEARTBEAT, clusterName="C", brokerAddr="10.0.0.2:1", brokerName="b"
+    )
     assert beat.code == 0
-    room.clock.advance(bounds.TIMEOUT_MS - 1000)
-    room.routes.expire()
-    assert set(addresses(room)) == {"b"}
+    harness.clock.advance(bounds.TIMEOUT_MS - 1000)
+    harness.routes.expire()
+    assert set(addresses(harness)) == {"b"}
     assert (quiet.closed, lively.closed) == (True, False)
 
 
 def test_a_heartbeat_of_an_unknown_broker_is_answered_and_changes_nothing() -> None:
-    room = NamingRoom()
-    beat = room.call(RequestCode.BROKER_HEARTBEAT, clusterName="C", brokerAddr="10.0.0.2:1", brokerName="b")
-    assert (beat.code, dict(room.routes.brokers)) == (0, {})
+    harness = NameServerHarness()
+    beat = harness.call(
+        RequestCode.BROKER_HEARTBEAT, clusterName="C", brokerAddr="10.0.0.2:1", brokerName="b"
+    )
+    assert (beat.code, dict(harness.routes.brokers)) == (0, {})
 
 
 def test_a_broken_connection_takes_its_brokers_along() -> None:
-    room = NamingRoom()
+    harness = NameServerHarness()
     one, two = RecordedPeer(local=HERE), RecordedPeer(local=HERE)
-    room.register(one, broker="a", address="10.0.0.1:1")
-    room.register(one, broker="b", address="10.0.0.2:1")
-    room.register(two, broker="c", address="10.0.0.3:1")
-    room.register(two, broker="b", address="10.0.0.2:1")
+    harness.register(one, broker="a", address="10.0.0.1:1")
+    harness.register(one, broker="b", address="10.0.0.2:1")
+    harness.register(two, broker="c", address="10.0.0.3:1")
+    harness.register(two, broker="b", address="10.0.0.2:1")
     one.close()
-    assert set(addresses(room)) == {"b", "c"}
+    assert set(addresses(harness)) == {"b", "c"}
     two.close()
-    assert room.route("T1") is None
+    assert harness.route("T1") is None
     assert (
-        room.call(RequestCode.GET_BROKER_CLUSTER_INFO).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+        harness.call(RequestCode.GET_BROKER_CLUSTER_INFO).body
+        == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
     )
 
 
 def test_unregister_takes_the_topics_of_the_last_address() -> None:
-    room = NamingRoom()
-    room.register(broker_id=0, address="10.0.0.1:1")
-    room.register(broker_id=1, address="10.0.0.2:1")
+    harness = NameServerHarness()
+    harness.register(broker_id=0, address="10.0.0.1:1")
+    harness.register(broker_id=1, address="10.0.0.2:1")
     fields = {"brokerName": "a", "clusterName": "C"}
-    assert room.call(RequestCode.UNREGISTER_BROKER, brokerAddr="10.0.0.1:1", brokerId=0, **fields).code == 0
-    assert addresses(room) == {"a": {"1": "10.0.0.2:1"}}
-    assert room.call(RequestCode.UNREGISTER_BROKER, brokerAddr="10.0.0.7:1", brokerId=0, **fields).code == 0
-    assert room.call(RequestCode.UNREGISTER_BROKER, brokerAddr="10.0.0.2:1", brokerId=1, **fields).code == 0
-    assert room.route("T1") is None
-    assert not room.routes.topics
+    assert (
+        harness.call(RequestCode.UNREGISTER_BROKER, brokerAddr="10.0.0.1:1", brokerId=0, **fields).code == 0
+    )
+    assert addresses(harness) == {"a": {"1": "10.0.0.2:1"}}
+    assert (
+        harness.call(RequestCode.UNREGISTER_BROKER, brokerAddr="10.0.0.7:1", brokerId=0, **fields).code == 0
+    )
+    assert (
+        harness.call(RequestCode.UNREGISTER_BROKER, brokerAddr="10.0.0.2:1", brokerId=1, **fields).code == 0
+    )
+    assert harness.route("T1") is None
+    assert not harness.routes.topics
 
 
 def test_query_data_version_says_what_is_known_and_keeps_alive() -> None:
-    room = NamingRoom()
+    harness = NameServerHarness()
     peer = RecordedPeer(local=HERE)
-    room.register(peer)
+    harness.register(peer)
     ext = {"brokerName": "a", "brokerAddr": "10.0.0.1:10911", "clusterName": "C", "brokerId": "0"}
     known = b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'
-    room.clock.advance(bounds.TIMEOUT_MS)
-    same = room.ask(RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext, known))
+    harness.clock.advance(bounds.TIMEOUT_MS)
+    same = harness.ask(RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext, known))
     assert (same.code, same.ext, same.body) == (0, {"changed": "false"}, known)
-    room.clock.advance(bounds.TIMEOUT_MS)
-    room.routes.expire()
-    assert room.route("T1") is not None
+    harness.clock.advance(bounds.TIMEOUT_MS)
+    harness.routes.expire()
+    assert harness.route("T1") is not None
     other = b'{"counter":2,"timestamp":1700000000000}'
-    changed = room.ask(RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext, other))
+    changed = harness.ask(RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext, other))
     assert (changed.ext, changed.body) == ({"changed": "true"}, known)
-    stranger = room.ask(RemotingCommand(RequestCode.QUERY_DATA_VERSION, {**ext, "clusterName": "D"}, known))
+    stranger = harness.ask(
+        RemotingCommand(RequestCode.QUERY_DATA_VERSION, {**ext, "clusterName": "D"}, known)
+    )
     assert (stranger.ext, stranger.body) == ({"changed": "true"}, b"")
-    bad = room.ask(RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext, b"[]"))
+    bad = harness.ask(RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext, b"[]"))
     assert bad.code == ResponseCode.SYSTEM_ERROR
 
 
 def test_wiped_write_permission_holds_until_a_changed_registration() -> None:
-    room = NamingRoom()
-    room.register(body=register_body(config("T1"), config("T2", perm=7)))
-    wiped = room.call(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="a")
+    harness = NameServerHarness()
+    harness.register(body=register_body(config("T1"), config("T2", perm=7)))
+    wiped = harness.call(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="a")
     assert wiped.ext == {"wipeTopicCount": "2"}
-    assert (queues(room, "T1")["perm"], queues(room, "T2")["perm"]) == (4, 5)
-    room.register(body=register_body(config("T1"), config("T2", perm=7)))
-    assert queues(room, "T1")["perm"] == 4
-    assert room.call(RequestCode.ADD_WRITE_PERM_OF_BROKER, brokerName="a").ext == {"addTopicCount": "2"}
-    assert (queues(room, "T1")["perm"], queues(room, "T2")["perm"]) == (6, 6)
-    room.register(body=register_body(config("T2", perm=7), counter=2))
-    assert queues(room, "T2")["perm"] == 7
-    assert room.call(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="x").ext == {"wipeTopicCount": "0"}
+    assert (queues(harness, "T1")["perm"], queues(harness, "T2")["perm"]) == (4, 5)
+    harness.register(body=register_body(config("T1"), config("T2", perm=7)))
+    assert queues(harness, "T1")["perm"] == 4
+    assert harness.call(RequestCode.ADD_WRITE_PERM_OF_BROKER, brokerName="a").ext == {"addTopicCount": "2"}
+    assert (queues(harness, "T1")["perm"], queues(harness, "T2")["perm"]) == (6, 6)
+    harness.register(body=register_body(config("T2", perm=7), counter=2))
+    assert queues(harness, "T2")["perm"] == 7
+    assert harness.call(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="x").ext == {"wipeTopicCount": "0"}
 
 
 def test_delete_topic_of_all_or_of_a_cluster() -> None:
-    room = NamingRoom()
-    room.register(broker="a", address="10.0.0.1:1", cluster="C")
-    room.register(broker="b", address="10.0.0.2:1", cluster="D")
-    room.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="T1", clusterName="C")
-    assert set(addresses(room, "T1")) == {"b"}
-    room.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="T2")
-    assert room.route("T2") is None
-    assert room.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="T9").code == 0
+    harness = NameServerHarness()
+    harness.register(broker="a", address="10.0.0.1:1", cluster="C")
+    harness.register(broker="b", address="10.0.0.2:1", cluster="D")
+    harness.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="T1", clusterName="C")
+    assert set(addresses(harness, "T1")) == {"b"}
+    harness.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="T2")
+    assert harness.route("T2") is None
+    assert harness.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="T9").code == 0
 
 
 def test_register_topic_takes_known_brokers() -> None:
-    room = NamingRoom()
-    room.register()
+    harness = NameServerHarness()
+    harness.register()
     one = {"brokerName": "a", "readQueueNums": 3, "writeQueueNums": 2, "perm": 4, "topicSysFlag": 1}
     body = fastjson.dumps({"queueDatas": [one, {**one, "brokerName": "x"}]})
     request = RemotingCommand(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "N"}, body)
-    assert room.ask(request).code == 0
-    assert queues(room, "N") == one
-    assert set(addresses(room, "N")) == {"a"}
-    assert room.ask(RemotingCommand(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "M"})).code == 0
+    assert harness.ask(request).code == 0
+    assert queues(harness, "N") == one
+    assert set(addresses(harness, "N")) == {"a"}
+    assert harness.ask(RemotingCommand(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "M"})).code == 0
     broken = RemotingCommand(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "M"}, b'{"queueDatas":[{}]}')
-    assert room.ask(broken).code == ResponseCode.SYSTEM_ERROR
+    assert harness.ask(broken).code == ResponseCode.SYSTEM_ERROR
 
 
-def topic_list(room: NamingRoom, code: RequestCode, **ext: str) -> list[str]:
-    body: dict[str, list[str]] = json.loads(room.call(code, **ext).body)
+def topic_list(harness: NameServerHarness, code: RequestCode, **ext: str) -> list[str]:
+    body: dict[str, list[str]] = json.loads(harness.call(code, **ext).body)
     return sorted(body["topicList"])
 
 
 def test_topic_lists() -> None:
-    room = NamingRoom()
+    harness = NameServerHarness()
     units = [config("plain"), config("unit", flag=1), config("sub", flag=2), config("both", flag=3)]
-    room.register(broker="a", cluster="C", address="10.0.0.1:1", body=register_body(*units))
-    room.register(broker="b", cluster="D", address="10.0.0.2:1")
+    harness.register(broker="a", cluster="C", address="10.0.0.1:1", body=register_body(*units))
+    harness.register(broker="b", cluster="D", address="10.0.0.2:1")
     everything = ["T1", "T2", "both", "plain", "sub", "unit"]
-    assert topic_list(room, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == everything
-    assert topic_list(room, RequestCode.GET_TOPICS_BY_CLUSTER, cluster="D") == ["T1", "T2"]
-    assert topic_list(room, RequestCode.GET_TOPICS_BY_CLUSTER, cluster="E") == []
-    assert topic_list(room, RequestCode.GET_UNIT_TOPIC_LIST) == ["both", "unit"]
-    assert topic_list(room, RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST) == ["both", "sub"]
-    assert topic_list(room, RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST) == ["sub"]
-    system = json.loads(room.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS).body)
+    assert topic_list(harness, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == everything
+    assert topic_list(harness, RequestCode.GET_TOPICS_BY_CLUSTER, cluster="D") == ["T1", "T2"]
+    assert topic_list(harness, RequestCode.GET_TOPICS_BY_CLUSTER, cluster="E") == []
+    assert topic_list(harness, RequestCode.GET_UNIT_TOPIC_LIST) == ["both", "unit"]
+    assert topic_list(harness, RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST) == ["both", "sub"]
+    assert topic_list(harness, RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST) == ["sub"]
+    system = json.loads(harness.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS).body)
     assert system["brokerAddr"] in ("10.0.0.1:1", "10.0.0.2:1")
     assert sorted(system["topicList"]) == ["C", "D", "a", "b"]
 
@@ -336,32 +349,32 @@ def test_topic_lists() -> None:
     ],
 )
 def test_topic_lists_can_be_switched_off(option: str, code: RequestCode) -> None:
-    answer = NamingRoom({option: "false"}).call(code, cluster="C")
+    answer = NameServerHarness({option: "false"}).call(code, cluster="C")
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
 
 
 def test_routes_wait_for_the_brokers_if_asked_to() -> None:
-    room = NamingRoom({"needWaitForService": "true", "waitSecondsForService": "45"})
-    room.register()
-    room.clock.advance(44_999)
-    answer = room.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="T1")
+    harness = NameServerHarness({"needWaitForService": "true", "waitSecondsForService": "45"})
+    harness.register()
+    harness.clock.advance(44_999)
+    answer = harness.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="T1")
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "name server not ready")
-    room.clock.advance(1)
-    assert room.route("T1") is not None
+    harness.clock.advance(1)
+    assert harness.route("T1") is not None
 
 
 def test_filter_servers_are_told_with_the_route_until_the_list_is_empty() -> None:
-    room = NamingRoom()
-    room.register(body=register_body(config("T1"), config("T2"), filters=["10.0.0.1:777"]))
-    route = room.route("T1")
+    harness = NameServerHarness()
+    harness.register(body=register_body(config("T1"), config("T2"), filters=["10.0.0.1:777"]))
+    route = harness.route("T1")
     assert route is not None
     assert route["filterServerTable"] == {"10.0.0.1:10911": ["10.0.0.1:777"]}
-    room.register()
-    route = room.route("T1")
+    harness.register()
+    route = harness.route("T1")
     assert route is not None
     assert route["filterServerTable"] == {}
 
 
 def test_the_group_of_an_unknown_broker_is_empty() -> None:
-    answer = NamingRoom().call(RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="C", brokerName="x")
+    answer = NameServerHarness().call(RequestCode.GET_BROKER_MEMBER_GROUP, clusterName="C", brokerName="x")
     assert answer.body == b'{"brokerMemberGroup":{"brokerAddrs":{},"brokerName":"x","cluster":"C"}}'

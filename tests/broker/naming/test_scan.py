@@ -6,8 +6,8 @@ from typing import cast
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.broker.naming.room import HERE, NamingRoom
-from tests.broker.peers import RecordedPeer
+from tests.support.name_server_harness import HERE, NameServerHarness
+from tests.support.peers import RecordedPeer
 
 
 class Loop:
@@ -31,18 +31,18 @@ class Loop:
 
 
 def test_it_scans_again_and_again_at_the_interval_in_force() -> None:
-    room = NamingRoom()
+    harness = NameServerHarness()
     loop = Loop()
     peer = RecordedPeer(local=HERE)
-    room.register(peer, heartbeatTimeoutMillis=1000)
-    room.server.start(cast(asyncio.AbstractEventLoop, loop))
+    harness.register(peer, heartbeatTimeoutMillis=1000)
+    harness.server.start(cast(asyncio.AbstractEventLoop, loop))
     loop.run_next()
-    assert room.route("T1") is not None
-    room.ask(RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"scanNotActiveBrokerInterval=700"))
-    room.clock.advance(1001)
+    assert harness.route("T1") is not None
+    harness.ask(RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"scanNotActiveBrokerInterval=700"))
+    harness.clock.advance(1001)
     loop.run_next()
-    assert room.route("T1") is None
+    assert harness.route("T1") is None
     assert peer.closed
     assert loop.delays == [5, 5, 0.7]
-    room.server.stop()
+    harness.server.stop()
     assert loop.cancelled == 1

@@ -10,14 +10,14 @@ import uvloop
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.peer import Address
 from firearrow.broker.server import Server
 from firearrow.broker.tables.naming_options import NamingOptions
-from tests.broker.naming.room import config, register_body, register_request
 from tests.golden import session
+from tests.support.clock import ManualClock
+from tests.support.name_server_harness import config, register_body, register_request
 
 WAIT_S = 20.0
 

@@ -3,10 +3,10 @@
 import pytest
 
 from firearrow._native.store.hash import java_hash
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.tables.clients import COMPENSATIONS_MAX, ClientsFull, ClientTable, Member
 from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
-from tests.broker.peers import RecordedPeer
+from tests.support.clock import ManualClock
+from tests.support.peers import RecordedPeer
 
 
 def member(peer: RecordedPeer, client: str = "c", seen_ms: int = 0) -> Member:

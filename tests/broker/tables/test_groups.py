@@ -2,10 +2,10 @@
 
 import pytest
 
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.tables.attributes import AttributeRefused
 from firearrow.broker.tables.groups import RETRY_QUEUES_MAX, GroupConfig, GroupRefused, GroupTable
 from tests.broker.tables.golden_config import config_file, lines
+from tests.support.clock import ManualClock
 
 
 def test_the_golden_file_is_written_as_it_was_read() -> None:

@@ -1,9 +1,9 @@
 """Topics and groups of light queues: there by their name alone, and kept nowhere."""
 
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.lights import LightGroups, LightTopics
 from firearrow.broker.tables.topics import TopicConfig
+from tests.support.clock import ManualClock
 
 LONGEST = "%LMQ%" + "x" * 250
 

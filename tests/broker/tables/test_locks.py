@@ -2,9 +2,9 @@
 
 import pytest
 
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.fastjson import MessageQueue
 from firearrow.broker.tables.locks import LIVE_MS, LocksFull, RebalanceLocks
+from tests.support.clock import ManualClock
 
 Q0, Q1 = MessageQueue("b", 0, "T"), MessageQueue("b", 1, "T")
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.broker import fastjson
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.tables.offsets import QUEUE_ID_MAX, ConsumerOffsets, OffsetRefused
 from tests.broker.tables.golden_config import config_file
+from tests.support.clock import ManualClock
 
 names = st.sampled_from(["A", "B", "%RETRY%A"])
 commits = st.lists(st.tuples(names, names, st.integers(0, 3), st.integers(0, 2**63 - 1)), max_size=40)

@@ -4,11 +4,11 @@ from collections.abc import Collection
 
 import pytest
 
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.tables.attributes import AttributeRefused, parsed
 from firearrow.broker.tables.names import group_fault, topic_fault
 from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicSettings, TopicTable
 from tests.broker.tables.golden_config import config_file, lines
+from tests.support.clock import ManualClock
 
 
 @pytest.fixture

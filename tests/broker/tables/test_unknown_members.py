@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from firearrow._native.wire.loose_json import DEPTH_MAX
-from firearrow.broker.clock import ManualClock
 from firearrow.broker.fastjson import dumps, loads
 from firearrow.broker.life.pop.orders import ConsumerOrders
 from firearrow.broker.life.timers.metrics import TimerMetrics
@@ -21,9 +20,10 @@ from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import POP, PULL, RequestMode, RequestModes
-from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
-from tests.broker.handlers.room import Room
+from firearrow.broker.tables.topics import TopicConfig, TopicTable
 from tests.broker.tables.golden_config import config_file
+from tests.support.clock import ManualClock
+from tests.support.handler_harness import HandlerHarness
 
 VALUE = {
     "a": [1, -0.5, None, True, {"é \\": {"deep": [[], {}, '\t:" ']}}],
@@ -275,18 +275,18 @@ def test_a_member_that_only_a_lenient_reader_takes_is_dropped(caplog: pytest.Log
 
 
 def test_updates_by_requests_replace_what_they_say_and_leave_the_others() -> None:
-    room = Room()
-    room.topics.load(dumps(marked(CASES["topics.json"])[0]))
-    room.groups.load(dumps(marked(CASES["subscriptionGroup.json"])[0]))
+    harness = HandlerHarness()
+    harness.topics.load(dumps(marked(CASES["topics.json"])[0]))
+    harness.groups.load(dumps(marked(CASES["subscriptionGroup.json"])[0]))
     wanted = {"topic": "T", "defaultTopic": "TBW102", "readQueueNums": 9, "writeQueueNums": 9, "perm": 4}
-    assert room.ask(17, {**wanted, "topicFilterType": "SINGLE_TAG", "order": "false"}).code == 0
-    assert room.ask(200, body=b'{"groupName":"G","retryMaxTimes":3,"unknownOfLater":1}').code == 0
-    topic = at(loads(room.topics.to_json()), CASES["topics.json"].entry)
-    group = at(loads(room.groups.to_json()), CASES["subscriptionGroup.json"].entry)
+    assert harness.ask(17, {**wanted, "topicFilterType": "SINGLE_TAG", "order": "false"}).code == 0
+    assert harness.ask(200, body=b'{"groupName":"G","retryMaxTimes":3,"unknownOfLater":1}').code == 0
+    topic = at(loads(harness.topics.to_json()), CASES["topics.json"].entry)
+    group = at(loads(harness.groups.to_json()), CASES["subscriptionGroup.json"].entry)
     assert (topic["perm"], topic["unknownOfLater"]) == (4, VALUE)
     assert (group["retryMaxTimes"], group["unknownOfLater"]) == (3, VALUE)
-    assert b"unknownOfLater" not in room.ask(351, {"topic": "T"}).body
+    assert b"unknownOfLater" not in harness.ask(351, {"topic": "T"}).body
     deep = b'{"groupName":"G","groupRetryPolicy":{"a":' + b"[" * 300 + b"]" * 300 + b"}}"
-    refused = room.ask(200, body=deep)
+    refused = harness.ask(200, body=deep)
     assert refused.code == 1
     assert refused.remark == "groupRetryPolicy is nested deeper than 61"

@@ -1,0 +1,186 @@
+"""RestartedServices: a broker's services on an existing folder, set up as `app` does it, with a manual clock.
+
+No sockets, no threads: tables, journal, store and all of `living`; config files are written at once. One thread.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from firearrow._native.path.news import News
+from firearrow._native.path.turn import Turn
+from firearrow._native.store.record import Record, decode
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.config import Config, apply
+from firearrow.broker.filters.selection import Filters
+from firearrow.broker.life.journal import Journal
+from firearrow.broker.life.timers.service import TimerService
+from firearrow.broker.living import Living
+from firearrow.broker.opening import open_store
+from firearrow.broker.options import Options
+from firearrow.broker.parts import Parts, State
+from firearrow.broker.services.adoption import adopt
+from firearrow.broker.services.saver import Saved, Saver
+from firearrow.broker.state import make_state
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables.clients import Member
+from tests.support.clock import ManualClock
+from tests.support.harness import HOST, ManualLoop
+from tests.support.peers import RecordedPeer
+
+PRODUCERS = "PG"
+
+
+class Written:
+    """A future that is done."""
+
+    def add_done_callback(self, callback: Callable[[object], object]) -> None:
+        callback(self)
+
+
+class DirectSaver(Saver):
+    """Writes in the loop's thread, at once."""
+
+    def _write(self, table: Saved) -> None:
+        table.timer = None
+        changes = table.changes
+        table.save()
+        table.tried = table.written = changes
+
+    def aside(self, work: Callable[[], None]) -> None:
+        work()
+
+    def save_changed(self) -> asyncio.Future[bool]:
+        for table in self._tables.values():
+            if table.changed:
+                self._write(table)
+        return cast("asyncio.Future[bool]", Written())
+
+
+class RestartedServices:
+    """`producer` is asked for open transactions. Errors of a start come out of the constructor; all is closed then."""
+
+    def __init__(self, root: Path, settings: dict[str, str], now_ms: int) -> None:
+        options = apply(Options(store_root=str(root)), settings)
+        self._config = Config(options)
+        self.clock = ManualClock(now_ms)
+        self.loop = ManualLoop(self.clock)
+        self._plain = cast(asyncio.AbstractEventLoop, self.loop)
+        killed = (root / "abort").exists()
+        self.store = open_store(options)
+        self.producer = RecordedPeer()
+        self._journal: Journal | None = None
+        self.living: Living | None = None
+        try:
+            self._journal = Journal(root / "journal", self.store.run, self.store.written)
+            self.state, self.living = self._made(options, self._journal)
+            self._start(options, self.living, killed=killed)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _made(self, options: Options, journal: Journal) -> tuple[State, Living]:
+        saver = DirectSaver(self._plain)
+        state = make_state(
+            options, self.clock, saver, journal, lambda names: saver.soon("topics"), lambda: None
+        )
+        news = News()
+        self._turn = turn = Turn(
+            self._plain, self.store, self.clock, sync_timeout_ms=5000,
+            news=news, sync_soon=self._sync_soon, full=str, journal=journal,
+        )  # fmt: skip
+        stats = Stats(options.cluster_name, self.clock.now_ms())
+        parts = Parts(self._plain, self.store, turn, journal, saver, state, self._config, self.clock, stats)
+        living = Living(parts, Filters(self._config, state.clients.subscription), HOST)
+        living.listen(news)
+        return state, living
+
+    def _start(self, options: Options, living: Living, *, killed: bool) -> None:
+        state = self.state
+        adopt(
+            state.topics,
+            self.store,
+            state.offsets,
+            least_queues=options.default_queues if state.topics_loaded else 1,
+            saved_ms=state.topics.version.timestamp if state.topics_loaded else 0,
+        )
+        member = Member("producer", self.producer, 0, 400, self.clock.monotonic_ms())
+        state.clients.note_producer(PRODUCERS, member)
+        self._routes = {code: route for routes in living.routes() for code, route in routes.items()}
+        living.start(killed=killed)
+
+    def _sync_soon(self) -> None:
+        self.loop.call_soon(self._sync)
+
+    def _sync(self) -> None:
+        self._turn.synced(self.store.sync())
+
+    # ---- using it ----
+
+    def run(self, for_ms: int) -> None:
+        self.loop.run(for_ms)
+
+    def step(self, count: int) -> None:
+        for _ in range(count):
+            self.loop.step()
+
+    def ask(self, code: RequestCode, ext: dict[str, str]) -> RemotingCommand | None:
+        """The answer, if it does not wait for the turn's end."""
+        answer = self._routes[code](RemotingCommand(code, ext), self.producer)
+        assert answer is None or isinstance(answer, RemotingCommand)
+        return answer
+
+    def asked(self) -> list[tuple[RemotingCommand, Record]]:
+        """The checks of transactions since the last call, and the half messages that they show."""
+        requests, self.producer.requests = self.producer.requests, []
+        return [(request, decode(request.body)) for request in requests]
+
+    def decide(self, request: RemotingCommand, *, commit: bool) -> None:
+        """Answer a check."""
+        ext = {
+            "producerGroup": PRODUCERS, "tranStateTableOffset": request.ext["tranStateTableOffset"],
+            "commitLogOffset": request.ext["commitLogOffset"], "commitOrRollback": "8" if commit else "12",
+            "fromTransactionCheck": "true", "msgId": "x",
+        }  # fmt: skip
+        self.ask(RequestCode.END_TRANSACTION, ext)
+
+    def records(self, topic: str) -> list[Record]:
+        """Of all queues."""
+        found = []
+        for name, queue_id in self.store.reader.queues():
+            if name == topic:
+                low, high = (
+                    self.store.reader.min_offset(topic, queue_id),
+                    self.store.reader.max_offset(topic, queue_id),
+                )
+                for entry in self.store.reader.entries(topic, queue_id, low, high - low):
+                    record = self.store.reader.record_at(entry.physical_offset)
+                    if record is not None:
+                        found.append(decode(record))
+        return found
+
+    def bodies(self, topic: str) -> Counter[bytes]:
+        return Counter(record.body for record in self.records(topic))
+
+    # ---- its end ----
+
+    def kill(self) -> None:
+        """As the process would end by SIGKILL."""
+        if self.living is not None:
+            self.living.stop()
+            _close_files(self.living)
+        if self._journal is not None:
+            self._journal.close()
+        self.store.abandon()
+
+
+def _close_files(living: Living) -> None:
+    """The timer's, as the end of a process does it."""
+    service = living._timing.service
+    if isinstance(service, TimerService):
+        works = service._works
+        for part in (works.check, works.wheel, works.log):
+            part.close()

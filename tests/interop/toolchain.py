@@ -1,0 +1,111 @@
+"""The Java and Go programs that the tests talk to: fetched and compiled once per checkout, into `build/interop`.
+
+`Unavailable` says in one line what this machine lacks. A file lock keeps two test runs from building at once.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+JAVA = HERE / "java"
+GO = HERE / "go"
+BUILT = HERE.parents[1] / "build" / "interop"
+FETCH_S = 540
+PROGRAMS = {
+    "client4": ("client4", "driver", "ending"), "client5": ("broker", "client5", "driver", "ending"),
+    "broker4": ("broker", "ending"),
+}  # fmt: skip
+"""The folders of their sources, by that of the pom.xml."""
+
+
+class Unavailable(Exception):
+    """The interoperation part cannot run here; the text is one line and says why."""
+
+
+def missing(*tools: str) -> str | None:
+    """What this machine lacks, or None."""
+    lacking = next((tool for tool in tools if shutil.which(tool) is None), None)
+    needs = "Go" if "go" in tools else "Java 17 with Maven"
+    return None if lacking is None else f"needs {needs}, and there is no {lacking}"
+
+
+def need(prepare: Callable[[], object]) -> None:
+    """Run `prepare`; skip if this machine lacks something, fail if it must not."""
+    try:
+        prepare()
+    except Unavailable as lack:
+        if os.environ.get("FIREARROW_INTEROP") == "required":
+            pytest.fail(f"interoperation: {lack}", pytrace=False)
+        pytest.skip(f"interoperation: {lack}")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with (BUILT / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(what: str, command: list[str], cwd: Path = HERE, environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command, cwd=cwd, env=os.environ | (environment or {}), capture_output=True, text=True,
+        timeout=FETCH_S, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        told = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no output")
+        raise Unavailable(f"{what} failed with exit {done.returncode}: {told[:300]}")
+
+
+def _digest(paths: list[Path]) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+@cache
+def java_class_path(version: str) -> str:
+    """The class path of one of `PROGRAMS` with what is ours compiled into its first folder."""
+    if lack := missing("java", "javac", "mvn"):
+        raise Unavailable(lack)
+    pom = JAVA / version / "pom.xml"
+    sources = sorted(source for folder in PROGRAMS[version] for source in (JAVA / folder).glob("*.java"))
+    with _alone():
+        jars, classes = BUILT / f"{version}.classpath", BUILT / version
+        stamp, wanted = classes / ".sources", _digest([pom, *sources])
+        if not _whole(jars) or not stamp.exists() or stamp.read_text() != wanted:
+            jars.unlink(missing_ok=True)
+            shutil.rmtree(classes, ignore_errors=True)
+            classes.mkdir()
+            command = ["mvn", "-B", "-q", "-f", str(pom), "dependency:build-classpath"]
+            _run("Maven", [*command, f"-Dmdep.outputFile={jars}"])
+            options = ["-nowarn", "-proc:none", "-encoding", "UTF-8", "-cp", jars.read_text()]
+            _run("javac", ["javac", *options, "-d", str(classes), *map(str, sources)])
+            stamp.write_text(wanted)
+        return f"{classes}:{jars.read_text()}"
+
+
+def _whole(jars: Path) -> bool:
+    return jars.exists() and all(Path(jar).exists() for jar in jars.read_text().split(":"))
+
+
+@cache
+def go_driver() -> Path:
+    """The compiled Go driver."""
+    if lack := missing("go"):
+        raise Unavailable(lack)
+    sources = [*sorted(GO.glob("*.go")), GO / "go.mod", GO / "go.sum"]
+    with _alone():
+        program, stamp, wanted = BUILT / "go-driver", BUILT / "go-driver.sources", _digest(sources)
+        if not program.exists() or not stamp.exists() or stamp.read_text() != wanted:
+            _run("go build", ["go", "build", "-mod=readonly", "-o", str(program), "."], GO)
+            stamp.write_text(wanted)
+        return program

@@ -1,0 +1,69 @@
+"""TransactionsAcross: transactions that one broker begins and another one ends. Nobody checks a decided one again."""
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from firearrow._native.wire.codes import RequestCode
+from tests.interop.pending_work import WAIT_S, PendingWork, bodies, ok
+from tests.process import test_transactions as transactions
+from tests.support.client_socket import ClientSocket
+
+
+@dataclass
+class TransactionsAcross(PendingWork):
+    """Transactions: one of each end, and two that stay open. `halves`: open ones, and what is said when asked.
+    `decided` is common to all that go the same way: nobody may ask about these any more."""
+
+    decided: set[bytes] = field(default_factory=set)
+    groups: set[str] = field(default_factory=lambda: {"PG"})
+
+    def __post_init__(self) -> None:
+        ends = {"committed": transactions.COMMIT, "undone": transactions.ROLLBACK}
+        self._ended = {self.body(what): end for what, end in ends.items()}
+        self.halves = {self.body(f"to be {what}"): end for what, end in ends.items()}
+
+    def leave(self, client: ClientSocket) -> None:
+        """The open ones first, so that the marks of the others count beyond this broker's stay."""
+        for body in self.halves:
+            prepare(client, body)
+        for body, end in self._ended.items():
+            ok(transactions.end(client, prepare(client, body), end))
+        self.decided |= self._ended.keys()
+
+    def finish(self, client: ClientSocket) -> None:
+        for group in self.groups:
+            transactions.join(client, group)
+        left, deadline = dict(self.halves), time.monotonic() + WAIT_S
+        while left:
+            assert time.monotonic() < deadline, f"nobody asks about {left}"
+            half, record = transactions.await_check(client)
+            assert record.body not in self.decided
+            if (said := left.pop(record.body, None)) is not None:
+                ext = transactions.end_ext(half, said, checked=True)
+                ok(
+                    client.ask(
+                        RequestCode.END_TRANSACTION, ext | {"producerGroup": record.properties["PGROUP"]}
+                    )
+                )
+
+    def verify(self, client: ClientSocket) -> None:
+        found = Counter(bodies(client, "GoldenTx"))
+        for body, said in (self.halves | self._ended).items():
+            assert found[body] == (said == transactions.COMMIT), body
+
+
+def prepare(client: ClientSocket, body: bytes) -> transactions.Half:
+    ext = transactions.half_ext("GoldenTx", f"KEY{body.hex()}")
+    return transactions.half_of(ok(client.ask(RequestCode.SEND_MESSAGE_V2, ext, body)))
+
+
+def nobody_asks(client: ClientSocket, decided: set[bytes]) -> None:
+    """Until the broker asks about one more half message: it has looked at all before it."""
+    last = f"last of {len(decided)}".encode()
+    prepare(client, last)
+    deadline = time.monotonic() + WAIT_S
+    while (checked := transactions.await_check(client))[1].body != last:
+        assert checked[1].body not in decided, checked[1].body
+        assert time.monotonic() < deadline, "nobody asks about the last one"
+    ok(transactions.end(client, checked[0], transactions.ROLLBACK, checked=True))

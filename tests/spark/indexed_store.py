@@ -1,0 +1,69 @@
+"""A store whose index is known, and what is found in it by its index and without."""
+
+from pathlib import Path
+
+from firearrow.client.message import MessageQueue
+from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.offline.reader import StoreReader
+from firearrow.spark_tools.origin import QueueRange
+from tests.spark.damaged_store import opened
+from tests.support.stores import open_store, properties_of, put
+
+COUNT = 600
+QUEUES = 2
+SLOTS, ENTRIES = 50, 402
+"""Of an index file: five files, in each of which some keys share every slot. A message has three entries, so that one
+message at the end of each file has some of them in the next."""
+NAMED = [*range(0, COUNT, 29), COUNT - 1]
+Found = list[tuple[MessageQueue, int]]
+
+
+def pair(number: int) -> str:
+    """Two numbers each have keys of one hash: Java's of `Aa` and `BB` is the same."""
+    return f"k{number // 2}" + ("Aa", "BB")[number % 2]
+
+
+def fill_indexed(root: Path) -> None:
+    """Message n is in queue n % 2; it has a key of its own, one of every hundredth message, and a unique id."""
+    with open_store(root, index_slots=SLOTS, index_entries=ENTRIES) as store:
+        for number in range(COUNT):
+            text = properties_of(KEYS=f"{pair(number)} hundred{number % 100}", UNIQ_KEY=f"U{number}")
+            put(store, b"%d" % number, queue_id=number % QUEUES, properties=text, now_ms=1000 + number)
+            store.write()
+
+
+def index_files(root: Path) -> list[Path]:
+    return sorted((root / "index").iterdir())
+
+
+def everything(reader: StoreReader, *topics: str) -> list[QueueRange]:
+    queues = [queue for topic in topics or reader.topics() for queue in reader.queues(topic)]
+    return [QueueRange(queue, *pair) for queue, pair in reader.bounds(queues).items() if pair[0] < pair[1]]
+
+
+def read(reader: StoreReader, parts: list[QueueRange], choice: Choice) -> tuple[Found, list[str]]:
+    """The messages, and what was lost."""
+    lost: list[str] = []
+    found = [
+        (part.queue, spans.queue_offset(n))
+        for part in parts
+        for spans in reader.read(part, choice, lambda each, why: lost.append(f"{each}: {why}"), bytes_max=1 << 20)
+        for n in range(len(spans))
+    ]  # fmt: skip
+    return found, lost
+
+
+def wanted(*numbers: int) -> Choice:
+    return Choice(keys=frozenset(map(pair, numbers)))
+
+
+def check(root: Path, *choices: Choice) -> int:
+    """Each finds the same by index; how many offsets are read for all."""
+    planned = 0
+    with opened(root) as reader:
+        parts = everything(reader)
+        for choice in choices or map(wanted, NAMED):
+            narrowed = reader.by_index(parts, choice)
+            assert read(reader, narrowed, choice)[0] == read(reader, parts, choice)[0]
+            planned += sum(map(len, narrowed))
+    return planned

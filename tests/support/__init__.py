@@ -1,0 +1,1 @@
+"""What several test packages share: harnesses, a manual clock and loop, recorders, a broker process, a client."""

@@ -1,0 +1,69 @@
+"""BrokerProcess: a real `firearrow broker` in a process of its own, on free ports."""
+
+import os
+import re
+from pathlib import Path
+from types import TracebackType
+
+from firearrow.client.local_broker import LocalBroker
+from tests.support.client_socket import ClientSocket
+
+WAYS = {
+    "complete": ("fastPath=false", "fastSockets=false"),
+    "transports": ("fastPath=true", "fastSockets=false"),
+    "engine": ("fastPath=true", "fastSockets=true"),
+}
+"""How requests come to the store: every test of a process can go another way by FIREARROW_TEST_WAY."""
+WAY = WAYS[os.environ.get("FIREARROW_TEST_WAY", "engine")]
+
+
+class BrokerProcess:
+    """`firearrow broker` on free ports. Its log goes to `broker.log` beside the store."""
+
+    def __init__(
+        self,
+        store: Path,
+        *args: str,
+        environment: dict[str, str] | None = None,
+        wait_s: float = 30,
+        way: tuple[str, ...] = WAY,
+    ) -> None:
+        arguments = (*(word for option in way for word in ("--set", option)), *args)
+        self.running = LocalBroker(store, arguments=arguments, environment=environment, wait_s=wait_s)
+        self.store = store
+        self.log = self.running.log
+        self.process = self.running.process
+        self.line = self.running.line
+        ready = self.running.ready
+        self.address = (ready["host"], int(ready["port"]))
+        self.name_server = (ready["ns_host"], int(ready["ns_port"])) if ready["ns_port"] else None
+        self.topics = int(ready["topics"])
+        self.seconds = float(ready["seconds"])
+
+    def connect(self) -> ClientSocket:
+        return ClientSocket(self.address)
+
+    def connect_name_server(self) -> ClientSocket:
+        assert self.name_server is not None
+        return ClientSocket(self.name_server)
+
+    def stop(self, within_s: float = 10) -> int:
+        """SIGTERM, and the exit code."""
+        return self.running.stop(within_s)
+
+    def kill(self) -> None:
+        """SIGKILL; nothing is flushed."""
+        self.running.kill()
+
+    def anonymous_kib(self) -> int:
+        """RssAnon of the process."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"RssAnon:\s+(\d+) kB", status)[1])  # type: ignore[index]
+
+    def __enter__(self) -> "BrokerProcess":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()

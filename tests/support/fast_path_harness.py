@@ -1,0 +1,83 @@
+"""FastPathHarness: a Harness with the fast path, and connections to it without sockets."""
+
+from pathlib import Path
+
+from firearrow._native.path.fast import FastLane
+from firearrow._native.path.gate import Gate
+from firearrow._native.path.holds import Queue
+from firearrow._native.path.lane import Front
+from firearrow._native.path.send import Sender
+from firearrow._native.wire.codes import ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow.broker.messageids import host_bytes
+from firearrow.broker.peer import Peer
+from firearrow.broker.stats import Stats
+from tests.support.frames import commands_in
+from tests.support.harness import HOST, Harness
+from tests.support.stores import open_store
+from tests.support.transport import RecordingTransport
+
+
+class FastPathConnection(Front):
+    """One connection. `slow` has what the fast path did not take; its answer is parked, as a handler would do."""
+
+    def __init__(self, harness: "FastPathHarness") -> None:
+        super().__init__(harness.loop, high_water=1 << 20)
+        self.harness = harness
+        self.slow: list[RemotingCommand] = []
+        self.output = RecordingTransport()
+        self.lane = harness.lane
+        self.host = host_bytes("127.0.0.9", 999)
+        self.connection_made(self.output)  # type: ignore[arg-type]
+
+    def received(self, command: RemotingCommand) -> None:
+        self.slow.append(command)
+        self.harness.park(self, command)
+
+    def lost(self, reason: Exception | None) -> None: ...
+    def broken(self, fault: str) -> None: ...
+
+    def reply(self, answer: RemotingCommand) -> None:
+        self.send(answer.encode())
+
+    def feed(self, *frames: bytes) -> None:
+        data = b"".join(frames)
+        buffer = self.get_buffer(-1)
+        buffer[: len(data)] = data
+        buffer.release()
+        self.buffer_updated(len(data))
+
+    def answers(self) -> list[tuple[int, int]]:
+        """(opaque, code) of every command written, in order."""
+        return [(answer.opaque, answer.code) for answer in self.commands()]
+
+    def commands(self) -> list[RemotingCommand]:
+        """Every command written, in order."""
+        return commands_in(b"".join(self.output.writes))
+
+
+class FastPathHarness(Harness):
+    """A Harness with a Sender and a FastLane; topic T has two queues. `news` has what was reported of new messages."""
+
+    def __init__(self, folder: Path, *, sync_flush: bool = False) -> None:
+        store = open_store(folder, segment_bytes=1 << 20, sync_flush=sync_flush)
+        super().__init__(folder, store=store, sync_flush=sync_flush, sync_timeout_ms=1000)
+        self.stats = Stats("c", self.clock.now_ms())
+        self.news: list[set[Queue]] = []
+        self.listeners.append(self.news.append)
+        self.gate = Gate()
+        self.gate.put("T", queues=2, sendable=True)
+        ids = UniqueIds(HOST[:-4], 1, b"salt")
+        self.sender = Sender(self.gate, self.store, self.turn, self.stats, self.clock, ids, HOST)
+        self.stats.source(self.sender.count)
+        self.sender.configure(b"CLUSTER\x01c\x02", {"MSG_REGION": "r"}, 0)
+        self.lane = FastLane(self.sender, None)
+
+    def park(self, connection: FastPathConnection, command: RemotingCommand) -> None:
+        placed = self.store.put(
+            "T", 0, b"slow", b"", flag=0, sys_flag=0, born_timestamp=0, born_host=HOST, store_host=HOST,
+            now_ms=self.clock.now_ms(),
+        )  # fmt: skip
+        peer: Peer = connection  # type: ignore[assignment]
+        self.turn.park(placed.end, ("T", 0), peer, command.answer(ResponseCode.SUCCESS))

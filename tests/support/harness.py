@@ -1,0 +1,123 @@
+"""Harness: a store, a journal, a write turn and an appender in this process, around the service under test.
+
+Its loop and clock stand still until a test moves them. Other harnesses are built on it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from firearrow._native.path.holds import Queue
+from firearrow._native.path.news import News
+from firearrow._native.path.turn import Turn
+from firearrow._native.store.record import Record, decode
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.journal import Journal
+from firearrow.broker.messageids import host_bytes
+from firearrow.broker.messages import Message
+from tests.support.clock import NOW_MS, ManualClock
+from tests.support.loop import ManualLoop
+
+HOST = host_bytes("127.0.0.1", 10911)
+
+
+class Harness:
+    """`listeners` are called with the queues that have new messages, as services are; `syncs` counts requested syncs.
+
+    Without `store` it opens one in `folder`, with `levels_ms` as delay levels. The appender refuses timer messages.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        levels_ms: tuple[int, ...] = (1000, 5000),
+        now_ms: int = NOW_MS,
+        store: MessageStore | None = None,
+        *,
+        sync_flush: bool = False,
+        sync_timeout_ms: int = 5000,
+    ) -> None:
+        self.clock = ManualClock(now_ms)
+        self.timers = ManualLoop(self.clock)
+        self.loop = cast(asyncio.AbstractEventLoop, self.timers)
+        self.syncs = 0
+        self.store = store or MessageStore.open(
+            folder,
+            StoreConfig(
+                segment_bytes=1 << 20,
+                queue_file_bytes=20_000,
+                index_slots=100,
+                index_entries=400,
+                delay_levels_ms=levels_ms,
+            ),
+        )
+        self.journal = Journal(folder / "journal", self.store.run, self.store.written)
+        self.listeners: list[Callable[[set[Queue]], None]] = []
+        news = News()
+        news.listen(self._notify, crowd=("all",))
+        self.turn = Turn(
+            self.loop, self.store, self.clock, sync_flush=sync_flush, sync_timeout_ms=sync_timeout_ms,
+            news=news, sync_soon=self._sync_soon, full=str, journal=self.journal,
+        )  # fmt: skip
+        self.appender = Appender(
+            self.store, self.turn, self.clock, HOST, levels=len(levels_ms), schedule=self._schedule
+        )
+
+    def parts(
+        self,
+        options: Options,
+        *,
+        topics: TopicTable | None = None,
+        groups: GroupTable | None = None,
+        offsets: ConsumerOffsets | None = None,
+        clients: ClientTable | None = None,
+    ) -> Parts:
+        """What services are built from, around this store; empty tables for those that are not given."""
+        state = State(
+            topics if topics is not None else TopicTable(self.clock),
+            groups if groups is not None else GroupTable(self.clock),
+            offsets if offsets is not None else ConsumerOffsets(self.clock),
+            clients if clients is not None else ClientTable(self.clock),
+            RebalanceLocks(self.clock),
+            RequestModes(),
+            topics_loaded=True,
+        )
+        stats = Stats(options.cluster_name, self.clock.now_ms())
+        saver, config = Saver(self.loop), Config(options)
+        return Parts(self.loop, self.store, self.turn, self.journal, saver, state, config, self.clock, stats)
+
+    def put(self, topic: str, body: bytes = b"x", queue_id: int = 0, **properties: str) -> Message:
+        message = Message(topic, queue_id, body, dict(properties), born_ms=self.clock.now_ms())
+        self.appender.put(message)
+        return message
+
+    def records(self, topic: str, queue_id: int = 0) -> list[Record]:
+        """Every visible message of a queue."""
+        entries = self.store.entries(topic, queue_id, 0, self.store.max_offset(topic, queue_id))
+        found: list[Any] = [self.store.record_at(entry.physical_offset) for entry in entries]
+        return [decode(record) for record in found]
+
+    def bodies(self, topic: str, queue_id: int = 0) -> list[bytes]:
+        return [record.body for record in self.records(topic, queue_id)]
+
+    def kill(self) -> None:
+        """End as a process does by SIGKILL: nothing is flushed."""
+        self.journal.close()
+        self.store.abandon()
+
+    def close(self) -> None:
+        self.journal.close()
+        self.store.close()
+
+    def _notify(self, queues: set[Queue]) -> None:
+        for listener in self.listeners:
+            listener(queues)
+
+    def _sync_soon(self) -> None:
+        self.syncs += 1
+
+    @staticmethod
+    def _schedule(message: Message) -> None:
+        raise AssertionError(f"a timer message for {message.topic}")

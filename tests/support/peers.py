@@ -1,0 +1,46 @@
+"""RecordedPeer: a peer without a socket, which records what it is sent."""
+
+from collections.abc import Callable
+
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.peer import Address, Peer
+
+
+class RecordedPeer:
+    """A `Peer` whose answers and requests can be looked at; `asked` answers what we ask of it."""
+
+    def __init__(
+        self,
+        remote: Address = ("127.0.0.1", 40001),
+        local: Address = ("127.0.0.1", 10911),
+        asked: Callable[[RemotingCommand], RemotingCommand] | None = None,
+    ) -> None:
+        self.remote = remote
+        self.local = local
+        self.closed = False
+        self.congested = False
+        self.replies: list[RemotingCommand] = []
+        self.requests: list[RemotingCommand] = []
+        self._asked = asked
+        self._on_close: list[Callable[[Peer], None]] = []
+
+    def reply(self, answer: RemotingCommand) -> None:
+        self.replies.append(answer)
+
+    def oneway(self, command: RemotingCommand) -> None:
+        self.requests.append(command)
+
+    async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        self.requests.append(command)
+        if self._asked is None:
+            raise TimeoutError
+        return self._asked(command)
+
+    def on_close(self, callback: Callable[[Peer], None]) -> None:
+        self._on_close.append(callback)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            for callback in self._on_close:
+                callback(self)

@@ -1,0 +1,91 @@
+"""TimerHarness: a Harness with a TimerService. A slot of its wheel is a second, unless an option says otherwise."""
+
+import dataclasses
+import struct
+from pathlib import Path
+from typing import Any
+
+from firearrow._native.store.store import MessageStore
+from firearrow.broker.life.appender import Appender
+from firearrow.broker.life.journal import Kind
+from firearrow.broker.life.timers import rules
+from firearrow.broker.life.timers.metrics import TimerMetrics
+from firearrow.broker.life.timers.recall import Handle, recall_handle, recalling
+from firearrow.broker.life.timers.service import TimerService
+from firearrow.broker.messages import Message
+from firearrow.broker.options import Options
+from firearrow.broker.stats import Stats
+from tests.support.harness import HOST, Harness
+
+TIMER = "rmq_sys_wheel_timer"
+NOW = 1_700_000_000_000
+DAY_MS = 86_400_000
+
+
+OPEN: "list[TimerHarness]" = []
+"""Harnesses whose timer files are to be closed after the test (conftest)."""
+
+
+class TimerHarness(Harness):
+    """`options` are the broker's."""
+
+    def __init__(
+        self,
+        folder: Path,
+        now_ms: int = NOW,
+        store: MessageStore | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(folder, now_ms=now_ms, store=store)
+        (folder / "config").mkdir(exist_ok=True)
+        self.folder = folder
+        self.options = dataclasses.replace(Options(), timer_log_file_bytes=10_400, **options)
+        self.appender = Appender(self.store, self.turn, self.clock, HOST, levels=2, schedule=self._schedule)
+        self.metrics = TimerMetrics(self.clock, lambda: None)
+        self.service = TimerService(self.parts(self.options), self.appender, self.metrics)
+        OPEN.append(self)
+        self.listeners.append(self.service.news)
+        for entry in self.journal.take():
+            assert entry.kind == Kind.TIMER
+            self.service.restore(entry.name, entry.number, entry.value)
+        self.service.start()
+
+    def _schedule(self, message: Message) -> None:
+        rules.schedule(message, self.clock.now_ms(), self.options, self.service.slot_count)
+
+    def send(self, body: bytes, delay_ms: int, **properties: str) -> Message:
+        return self.put("T", body, TIMER_DELAY_MS=str(delay_ms), UNIQ_KEY=f"K{body.decode()}", **properties)
+
+    def recall(self, message: Message, *, with_topic: bool = False) -> None:
+        text = recall_handle(message, "b")
+        assert text is not None
+        handle = Handle.parse(text)
+        self.appender.put(recalling(handle, "PG", self.clock.now_ms(), HOST, with_topic=with_topic))
+
+    def found(self) -> list[int]:
+        return [int(body) for body in self.bodies("T")]
+
+    def check(self) -> tuple[int, ...]:
+        return struct.unpack_from(">7q", (self.folder / "config" / "timercheck").read_bytes())
+
+    def stop(self) -> None:
+        self.service.stop()
+        self.timers.run()
+        OPEN.remove(self)
+        self.service.close()
+        self.close()
+
+    def kill(self) -> None:
+        super().kill()
+        OPEN.remove(self)
+        self.release()
+
+    def release(self) -> None:
+        """Close the timer's files, as the end of a process does."""
+        works = self.service._works
+        for part in (works.check, works.wheel, works.log):
+            part.close()
+
+    def again(self, by_ms: int = 0, **options: Any) -> "TimerHarness":  # noqa: ANN401
+        """The same store opened again, `by_ms` later."""
+        return TimerHarness(self.folder, self.clock.now_ms() + by_ms, **options)
