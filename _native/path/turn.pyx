@@ -15,8 +15,8 @@ STEADY_MS = 1000
 
 cdef class Turn:
     def __init__(
-        self, plans, MessageStore store not None, Clock clock not None, *, bint sync_flush, int64_t sync_timeout_ms,
-        News news not None, sync_soon, full, journal,
+        self, plans, MessageStore store not None, Clock clock not None, *, bint sync_flush,
+        int64_t sync_timeout_ms, News news not None, sync_soon, full, journal,
     ):
         self.plans = plans
         self.store = store
@@ -169,7 +169,8 @@ cdef class Turn:
         """What is noted must not come to the disk after its record: a power cut between would repeat it."""
         try:
             self.journal.sync()
-        except OSError:                       # it has said so; messages go on, and a power cut may repeat what was delivered
+        # it has said so; messages go on, and a power cut may repeat what was delivered
+        except OSError:
             pass
         return 0
 
