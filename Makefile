@@ -12,7 +12,7 @@ test: $(VENV)/.test
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 build: $(STAMP)
 lint: $(VENV)/.test
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/cython-lint _native bench/native && $(BIN)/mypy
 bench: $(VENV)/.test
 	$(BIN)/pytest bench --benchmark-only $(ARGS)
 compare: $(VENV)/.test

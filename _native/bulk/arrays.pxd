@@ -1,10 +1,11 @@
-# Columns of texts and of lists of them, as Arrow lays them in memory. Knows no Arrow: buffers and offsets only.
+# Columns of texts and of lists of them, as Arrow lays them in memory. Knows no Arrow: buffers and offsets
+# only.
 #
 #   texts    offsets[first + i] .. offsets[first + i + 1] of data; bit first + i of valid, none: no nulls
 #   lists    the same, but of items, which are texts;  pairs  the same of names and values
 #
-# Ownership: a column holds the buffers it was given, a view points into them. Offsets are checked once, when a column is
-# made; whoever gave the buffers must not change them afterwards.
+# Ownership: a column holds the buffers it was given, a view points into them. Offsets are checked once, when
+# a column is made; whoever gave the buffers must not change them afterwards.
 
 cimport cython
 from libc.stdint cimport int32_t, uint8_t
@@ -26,11 +27,13 @@ cdef struct ListsView:
     TextsView items
     TextsView values                  # of pairs only
 
+
 @cython.final
 cdef class Texts:
     cdef object held
     cdef TextsView view
     cdef readonly Py_ssize_t count
+
 
 @cython.final
 cdef class Lists:

@@ -5,7 +5,9 @@ from libc.stdint cimport int32_t, uint8_t
 from firearrow._native.store.hash cimport java_hash_more
 
 
-cdef const int32_t *checked_offsets(object raw, Py_ssize_t first, Py_ssize_t count, Py_ssize_t most) except? NULL:
+cdef const int32_t *checked_offsets(
+    object raw, Py_ssize_t first, Py_ssize_t count, Py_ssize_t most
+) except? NULL:
     """Offsets of `count` rows from `first` on, ascending and within 0..most."""
     cdef const int32_t[::1] offsets
     cdef Py_ssize_t index
@@ -61,7 +63,9 @@ cdef class Texts:
 
 
 cdef class Lists:
-    def __init__(self, offsets, valid, Py_ssize_t first, Py_ssize_t count, Texts items not None, Texts values=None):
+    def __init__(
+        self, offsets, valid, Py_ssize_t first, Py_ssize_t count, Texts items not None, Texts values=None
+    ):
         self.held = (offsets, valid, items, values)
         self.count = count
         if values is not None and values.count != items.count:

@@ -11,7 +11,9 @@ cdef bint begin_array(ArrowArray *to, int64_t length, int buffers, int children)
     cdef ArrowArray *own
     cdef int index
     memset(to, 0, sizeof(ArrowArray))
-    to.private_data = calloc(1, children * (sizeof(ArrowArray) + sizeof(ArrowArray *)) + buffers * sizeof(void *))
+    to.private_data = calloc(
+        1, children * (sizeof(ArrowArray) + sizeof(ArrowArray *)) + buffers * sizeof(void *)
+    )
     if to.private_data is NULL:
         return False
     own = <ArrowArray *> to.private_data

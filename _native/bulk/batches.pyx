@@ -1,4 +1,5 @@
-"""Bodies of batch requests from records as they lie in a window (see batches.pxd). No Python object for a record."""
+"""Bodies of batch requests from records as they lie in a window (see batches.pxd). No Python object for a
+record."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
@@ -15,8 +16,8 @@ from firearrow._native.store.record cimport RECORD_OK, RecordView
 from collections import namedtuple
 
 import firearrow._native.bulk.edits as edits_room
-from firearrow._native.bulk.edits import (  # for those who only know batches
-    BROKER_OWN, REPLAY_BROKER, REPLAY_JOB, REPLAY_OFFSET, REPLAY_QUEUE, REPLAY_TOPIC,
+from firearrow._native.bulk.edits import (  # re-exported
+    BROKER_OWN, REPLAY_BROKER, REPLAY_JOB, REPLAY_OFFSET, REPLAY_QUEUE, REPLAY_TOPIC,  # no-cython-lint
 )
 from firearrow._native.store.record import RecordError
 
@@ -63,8 +64,11 @@ cdef Py_ssize_t item_bytes_max(const Plan *plan, const RecordView *view) noexcep
     return ITEM_OVER_BYTES + view.body.length + edited_bytes_max(plan, view)
 
 
-cdef Py_ssize_t room_for(Spans spans, Py_ssize_t first, Py_ssize_t stop, const Plan *plan, Py_ssize_t bytes_max) noexcept nogil:
-    """What a batch of at most `bytes_max` may take while it is written: one record more than fits at the most."""
+cdef Py_ssize_t room_for(
+    Spans spans, Py_ssize_t first, Py_ssize_t stop, const Plan *plan, Py_ssize_t bytes_max
+) noexcept nogil:
+    """What a batch of at most `bytes_max` may take while it is written: one record more than fits at the
+    most."""
     cdef RecordView view
     cdef Py_ssize_t room = 0
     cdef Py_ssize_t index
@@ -82,7 +86,8 @@ cdef int put_items(
     Spans spans, Py_ssize_t *next, Py_ssize_t stop, const Plan *plan, Py_ssize_t bytes_max, uint8_t *start,
     Py_ssize_t room, uint8_t **end, int32_t sys_flag,
 ) noexcept nogil:
-    """Write what fits and is compressed alike; `next` and `end` move. Anything but WRITTEN is about record `next`."""
+    """Write what fits and is compressed alike; `next` and `end` move. Anything but WRITTEN is about record
+    `next`."""
     cdef RecordView view
     cdef uint8_t *to = start
     cdef Py_ssize_t first = next[0]
@@ -133,8 +138,8 @@ cdef object fault_of(Spans spans, Py_ssize_t index, int state):
     if state != TOO_LONG:
         return RecordError(f"the record at {place} changed while it was read")
     return BatchError(
-        f"the record at {place}, queue offset {spans.queue_offset(index)}: with what is to be put, its properties have "
-        f"over {PROPERTIES_BYTES_MAX} bytes: put less, or leave the message out"
+        f"the record at {place}, queue offset {spans.queue_offset(index)}: with what is to be put, "
+        f"its properties have over {PROPERTIES_BYTES_MAX} bytes: put less, or leave the message out"
     )
 
 
@@ -143,7 +148,8 @@ def single(Spans spans not None, Py_ssize_t index, Edits edits not None):
     cdef Py_ssize_t length
     spans.checked(index, &view)
     text = PyBytes_FromStringAndSize(NULL, edited_bytes_max(&edits.plan, &view))
-    length = put_edited(&edits.plan, &view, <uint8_t *> PyBytes_AS_STRING(text)) - <uint8_t *> PyBytes_AS_STRING(text)
+    start = <uint8_t *> PyBytes_AS_STRING(text)
+    length = put_edited(&edits.plan, &view, start) - start
     if length > PROPERTIES_BYTES_MAX:
         raise fault_of(spans, index, TOO_LONG)
     body = PyBytes_FromStringAndSize(<const char *> view.body.at, view.body.length)

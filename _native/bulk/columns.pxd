@@ -1,13 +1,15 @@
 # Records looked into once, then written out column by column as Apache Arrow has them.
 #
-#   views[i]                               what was found; body, topic and properties may point into `held` instead
+#   views[i]                               what was found; body, topic and properties may point into `held`
 #   pairs[ends[i] .. ends[i + 1])          properties of record i
 #
-#   numbers   i32 or i64 a record          texts   i32 offsets[count + 1], bytes       validity   a bit a record, 1 is there
+#   numbers   i32 or i64 a record          texts   i32 offsets[count + 1], bytes
+#   validity  a bit a record, 1 is there
 #   map       i32 offsets[count + 1] into the texts of names and of values
 #
 # Ownership: Columns keep the Spans, so the window; the buffers are the batch's that they are written for.
-# Order: views and pairs when made, record by record while its bytes are at hand; topics are checked when wanted.
+# Order: views and pairs when made, record by record while its bytes are at hand; topics are checked when
+# wanted.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -18,7 +20,8 @@ from firearrow._native.store.record cimport RecordView, Text
 
 cdef class Columns:
     cdef Spans spans
-    cdef list held                        # bodies opened and texts repaired, for as long as views point at them
+    # bodies opened and texts repaired, for as long as views point at them
+    cdef list held
     cdef RecordView *views
     cdef readonly Py_ssize_t first        # in the Spans
     cdef readonly Py_ssize_t count

@@ -1,4 +1,5 @@
-"""Columns of records (see columns.pxd): sizes first, then one loop of fills a column, without an object for a record."""
+"""Columns of records (see columns.pxd): sizes first, then one loop of fills a column, without an object for a
+record."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -8,7 +9,8 @@ from libc.string cimport memcpy
 
 from firearrow._native.bulk.arrow cimport ArrowArray, ArrowBatch, begin_array, new_buffer
 from firearrow._native.bulk.fills cimport (
-    OFFSET_MAX, choose, repeat_text, write_hosts, write_i32, write_i64, write_offsets, write_texts, write_times,
+    OFFSET_MAX, choose, repeat_text, write_hosts, write_i32, write_i64, write_offsets, write_texts,
+    write_times,
 )
 from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX
 from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most
@@ -86,8 +88,8 @@ cdef class Columns:
         free(self.ends)
 
     def __init__(
-        self, Spans spans not None, Py_ssize_t first=0, *, opener=None, bint properties=True, int64_t count_max=NO_LIMIT,
-        int64_t bytes_max=NO_LIMIT,
+        self, Spans spans not None, Py_ssize_t first=0, *, opener=None, bint properties=True,
+        int64_t count_max=NO_LIMIT, int64_t bytes_max=NO_LIMIT,
     ):
         cdef Py_ssize_t room
         cdef bint opening = opener is not None
@@ -95,7 +97,9 @@ cdef class Columns:
         if self.views is not NULL:
             raise TypeError("Columns are made once")
         if first < 0 or first > spans.count or count_max < 1 or bytes_max < 1:
-            raise ValueError(f"no {count_max} records and {bytes_max} bytes from record {first} of {spans.count}")
+            raise ValueError(
+                f"no {count_max} records and {bytes_max} bytes from record {first} of {spans.count}"
+            )
         room = min(count_max, spans.count - first)
         self.spans = spans
         self.first = first
@@ -174,7 +178,9 @@ cdef class Columns:
             place = self.spans.base + self.spans.positions[self.first + self.count]
             raise RecordError(f"the record at {place} changed while it was read")
         if state == TOO_MANY:
-            raise OverflowError(f"properties of {self.count} records are too many for one batch: take fewer records")
+            raise OverflowError(
+                f"properties of {self.count} records are too many for one batch: take fewer records"
+            )
         if state == NO_MEMORY:
             raise MemoryError()
         return 0
@@ -218,12 +224,15 @@ cdef class Columns:
                 state = self.fill(batch.array.children[index], kind, at, &word)
             if state > OFFSET_MAX:
                 name = field.decode() if kind == VALUES else field
-                raise OverflowError(f"{name}: {state} bytes in one batch of {self.count} records: take fewer records")
+                raise OverflowError(
+                    f"{name}: {state} bytes in one batch of {self.count} records: take fewer records"
+                )
             self.refuse(<int> state)
         return batch
 
     cdef int64_t fill(self, ArrowArray *to, int kind, Py_ssize_t at, const Text *word) noexcept nogil:
-        """FINE, NO_MEMORY, or how many bytes it would need if they are more than OFFSET_MAX; so do all that fill."""
+        """FINE, NO_MEMORY, or how many bytes it would need if they are more than OFFSET_MAX; so do all that
+        fill."""
         if not begin_array(to, self.count, 3 if kind >= TOPICS else 2, 1 if kind == PAIRS else 0):
             return NO_MEMORY
         if kind == NUMBERS or kind == WIDE_NUMBERS:

@@ -1,5 +1,6 @@
-# What is done to the properties of every record that is sent again: some left out by name, some put behind, and where the
-# record came from. `put_edited` writes the properties of one record; it needs no more room than `edited_bytes_max`.
+# What is done to the properties of every record that is sent again: some left out by name, some put behind,
+# and where the record came from. `put_edited` writes the properties of one record; it needs no more room than
+# `edited_bytes_max`.
 #
 # Ownership: Edits own the texts that their plan points into. They never change once made: any thread.
 

@@ -1,24 +1,25 @@
-"""What is done to the properties of records on their way to a batch: Edits (see edits.pxd). Copies texts, decodes none."""
+"""What is done to the properties of records on their way to a batch: Edits (see edits.pxd). Copies texts,
+decodes none."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.bulk.decimal cimport DECIMAL_BYTES_MAX, put_decimal
-from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX
+from firearrow._native.store.layout cimport NAME_VALUE_SEPARATOR, PROPERTIES_BYTES_MAX, PROPERTY_SEPARATOR
 from firearrow._native.store.record cimport RecordView, Text
 
 REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC = "REPLAY_JOB", "REPLAY_BROKER", "REPLAY_TOPIC"
 REPLAY_QUEUE, REPLAY_OFFSET = "REPLAY_QUEUE", "REPLAY_OFFSET"
 REPLAYS = frozenset({REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC, REPLAY_QUEUE, REPLAY_OFFSET})
 BROKER_OWN = frozenset({
-    "MSG_REGION", "TRACE_ON", "CLUSTER", "__CRC32#", "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "REAL_TOPIC",
-    "REAL_QID", "DELAY", "TIMER_DELAY_LEVEL", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_OUT_MS",
-    "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "TRAN_MSG", "PGROUP",
-    "__transactionId__", "TRANSACTION_CHECK_TIMES", "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRAN_PREPARED_QUEUE_OFFSET",
-    "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME", "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH",
-    "INNER_MULTI_QUEUE_OFFSET",
+    "MSG_REGION", "TRACE_ON", "CLUSTER", "__CRC32#", "MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME",
+    "REAL_TOPIC", "REAL_QID", "DELAY", "TIMER_DELAY_LEVEL", "TIMER_DELAY_SEC", "TIMER_DELAY_MS",
+    "TIMER_DELIVER_MS", "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES",
+    "TIMER_DEL_UNIQKEY", "TRAN_MSG", "PGROUP", "__transactionId__", "TRANSACTION_CHECK_TIMES",
+    "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRAN_PREPARED_QUEUE_OFFSET", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME",
+    "INNER_NUM", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET",
 })
 
 
@@ -61,9 +62,12 @@ cdef class Edits:
         cdef bytes origin = b""
         if self.provenance is not None:
             job, broker_name = self.provenance
-            origin = prop(REPLAY_JOB, job) + prop(REPLAY_BROKER, broker_name) + REPLAY_TOPIC.encode() + b"\x01"
+            origin = prop(REPLAY_JOB, job) + prop(REPLAY_BROKER, broker_name)
+            origin += REPLAY_TOPIC.encode() + b"\x01"
         if len(put) + len(origin) > PROPERTIES_BYTES_MAX:
-            raise ValueError(f"properties to be put: {len(put) + len(origin)} bytes, at most {PROPERTIES_BYTES_MAX}")
+            raise ValueError(
+                f"properties to be put: {len(put) + len(origin)} bytes, at most {PROPERTIES_BYTES_MAX}"
+            )
         self.plan.put = Name(at=<const uint8_t *> PyBytes_AS_STRING(put), length=len(put))
         self.plan.origin = Name(at=<const uint8_t *> PyBytes_AS_STRING(origin), length=len(origin))
         self.texts += (put, origin)
@@ -87,7 +91,8 @@ cdef Py_ssize_t edited_bytes_max(const Plan *plan, const RecordView *view) noexc
     """No more than this, whatever is dropped."""
     cdef Py_ssize_t size = view.properties.length + 1 + plan.put.length
     if plan.origin.length:
-        size += plan.origin.length + view.topic.length + 2 * DECIMAL_BYTES_MAX + sizeof("REPLAY_QUEUE") + sizeof("REPLAY_OFFSET") + 8
+        size += plan.origin.length + view.topic.length + 2 * DECIMAL_BYTES_MAX
+        size += sizeof("REPLAY_QUEUE") + sizeof("REPLAY_OFFSET") + 8
     return size
 
 
@@ -107,7 +112,7 @@ cdef uint8_t *put_kept(const Plan *plan, const Text *text, uint8_t *to) noexcept
     cdef const uint8_t *stop
     cdef const uint8_t *start = to
     while at < end:
-        stop = <const uint8_t *> memchr(at, 2, end - at)
+        stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
         stop = end if stop is NULL else stop + 1
         if is_dropped(plan, at, stop):
             memcpy(to, kept, at - kept)
@@ -116,8 +121,8 @@ cdef uint8_t *put_kept(const Plan *plan, const Text *text, uint8_t *to) noexcept
         at = stop
     memcpy(to, kept, end - kept)
     to += end - kept
-    if to > start and to[-1] != 2 and plan.put.length + plan.origin.length:
-        to[0] = 2
+    if to > start and to[-1] != PROPERTY_SEPARATOR and plan.put.length + plan.origin.length:
+        to[0] = PROPERTY_SEPARATOR
         to += 1
     return to
 
@@ -128,7 +133,11 @@ cdef bint is_dropped(const Plan *plan, const uint8_t *at, const uint8_t *stop) n
     cdef const Name *name
     for index in range(plan.first[at[0]], plan.first[at[0] + 1]):
         name = &plan.dropped[index]
-        if name.length < stop - at and at[name.length] == 1 and memcmp(at, name.at, name.length) == 0:
+        if (
+            name.length < stop - at
+            and at[name.length] == NAME_VALUE_SEPARATOR
+            and memcmp(at, name.at, name.length) == 0
+        ):
             return True
     return False
 
@@ -142,5 +151,5 @@ cdef uint8_t *put_origin(const Plan *plan, const RecordView *view, uint8_t *to) 
     to = put_decimal(to + 14, view.queue_id)
     memcpy(to, b"\x02REPLAY_OFFSET\x01", 15)
     to = put_decimal(to + 15, view.queue_offset)
-    to[0] = 2
+    to[0] = PROPERTY_SEPARATOR
     return to + 1

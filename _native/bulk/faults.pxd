@@ -1,6 +1,8 @@
-# What a check found wrong: a list that stays short for each kind, and exact counts. No Python object is made while it is filled.
+# What a check found wrong: a list that stays short for each kind, and exact counts. No Python object is made
+# while it is filled.
 #
-# Faults of one kind and owner whose numbers follow each other are one fault with a count, where the kind allows it.
+# Faults of one kind and owner whose numbers follow each other are one fault with a count, where the kind
+# allows it.
 
 from libc.stdint cimport int64_t
 
@@ -35,4 +37,6 @@ cdef class Faults:
     cdef Py_ssize_t kept[13]
 
     cdef int grow(self) except -1
-    cdef int add(self, int kind, int owner, int64_t number, int64_t place, int64_t size, int64_t seen) except -1
+    cdef int add(
+        self, int kind, int owner, int64_t number, int64_t place, int64_t size, int64_t seen
+    ) except -1

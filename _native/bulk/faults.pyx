@@ -28,7 +28,9 @@ cdef class Faults:
     def __len__(self):
         return self.count
 
-    cdef int add(self, int kind, int owner, int64_t number, int64_t place, int64_t size, int64_t seen) except -1:
+    cdef int add(
+        self, int kind, int owner, int64_t number, int64_t place, int64_t size, int64_t seen
+    ) except -1:
         cdef FaultRow *row
         self.totals[kind] += 1
         if self.count and joins(kind):
@@ -42,7 +44,8 @@ cdef class Faults:
         if self.count == self.room:
             self.grow()
         row = &self.rows[self.count]
-        row.kind, row.owner, row.number, row.place, row.size, row.seen = kind, owner, number, place, size, seen
+        row.kind, row.owner, row.number = kind, owner, number
+        row.place, row.size, row.seen = place, size, seen
         row.count = 1
         self.count += 1
         self.kept[kind] += 1

@@ -1,7 +1,8 @@
 # The loops that fill columns: from what was found of each record into buffers of the exact size. Any thread.
 #
-# Borrows everything, frees nothing. `at`: where in a RecordView the number or Text stands. Whoever calls has made room:
-# count numbers, (count + 7) / 8 bytes of bits, count + 1 offsets, as many bytes as `write_offsets` says.
+# Borrows everything, frees nothing. `at`: where in a RecordView the number or Text stands. Whoever calls has
+# made room: count numbers, (count + 7) / 8 bytes of bits, count + 1 offsets, as many bytes as `write_offsets`
+# says.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

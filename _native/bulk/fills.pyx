@@ -42,7 +42,9 @@ cdef Py_ssize_t write_times(
     return there
 
 
-cdef int64_t write_offsets(const char *first, Py_ssize_t stride, Py_ssize_t count, int32_t *to) noexcept nogil:
+cdef int64_t write_offsets(
+    const char *first, Py_ssize_t stride, Py_ssize_t count, int32_t *to
+) noexcept nogil:
     """The bytes of all; beyond OFFSET_MAX what was written means nothing."""
     cdef Py_ssize_t index
     cdef int64_t total = 0
@@ -112,7 +114,8 @@ cdef void repeat_text(const Text *text, Py_ssize_t count, int32_t *starts, char 
 cdef Py_ssize_t choose(
     Pair *pairs, const int32_t *ends, Py_ssize_t count, const Text *name, Text *found, uint8_t *bits
 ) noexcept nogil:
-    """The value of that name in each record; where there is none, nothing, and its bit is 0. How many are there."""
+    """The value of that name in each record; where there is none, nothing, and its bit is 0. How many are
+    there."""
     cdef Py_ssize_t index, place, likely = 0, there = 0
     cdef Pair *own
     memset(bits, 0, (count + 7) // 8)

@@ -1,6 +1,6 @@
 """Hosts of records as text (see hosts.pxd)."""
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport strlen
 
 from firearrow._native.base.endian cimport get_i32

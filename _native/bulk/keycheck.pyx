@@ -1,8 +1,10 @@
-"""Index files beside the log: chains in one pass, keys in the log's order. Reads, never writes; one thread a survey.
+"""Index files beside the log: chains in one pass, keys in the log's order. Reads, never writes; one thread a
+survey.
 
-Both brokers put keys into the index in the order of the log, so that entries and records are merged, and the chains
-need not be followed for each key. Binary search looks at three neighbours: one bad entry does not lead it astray.
-Who looks for a few keys follows their chains; what they cannot be is told, so that nothing is left out on their word.
+Both brokers put keys into the index in the order of the log, so that entries and records are merged, and the
+chains need not be followed for each key. Binary search looks at three neighbours: one bad entry does not lead
+it astray. Who looks for a few keys follows their chains; what they cannot be is told, so that nothing is left
+out on their word.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -11,20 +13,21 @@ from libc.stdlib cimport calloc, free
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.faults cimport INDEX_CHAIN, INDEX_ORDER, INDEX_SLOT, NO_KEY, WRONG_KEY, Faults
 from firearrow._native.bulk.survey cimport KeyRow, Survey
-from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
+from firearrow._native.base.endian cimport get_i32, get_i64
+from firearrow._native.store.layout cimport (
+    INDEX_AT_BEGIN_OFFSET, INDEX_AT_COUNT, INDEX_AT_END_OFFSET, INDEX_AT_SLOTS_USED,
+    INDEX_ENTRY_AT_OFFSET, INDEX_ENTRY_AT_PREVIOUS, INDEX_ENTRY_AT_SECONDS, INDEX_ENTRY_BYTES,
+    INDEX_HEADER_BYTES, INDEX_SLOT_BYTES,
+)
 
 from collections import namedtuple
 
-IndexHead = namedtuple("IndexHead", "begin_ms end_ms begin_place end_place slots_used next_entry", module="firearrow._native.bulk.keycheck")
+IndexHead = namedtuple(
+    "IndexHead", "begin_ms end_ms begin_place end_place slots_used next_entry",
+    module="firearrow._native.bulk.keycheck",
+)
 
 cdef enum:
-    ENTRY_AT_PLACE = 4
-    ENTRY_AT_SECONDS = 12
-    ENTRY_AT_PREVIOUS = 16
-    HEAD_AT_BEGIN_PLACE = 16
-    HEAD_AT_END_PLACE = 24
-    HEAD_AT_SLOTS_USED = 32
-    HEAD_AT_COUNT = 36
     APACHE_SLOTS = 5000000
     APACHE_ENTRIES = 20000000
     SAMPLE = 256
@@ -37,20 +40,26 @@ cdef struct Index:
 
 
 cdef inline int64_t place_of(const Index *index, int64_t n) noexcept nogil:
-    return get_i64(index.entries + n * INDEX_ENTRY_BYTES + ENTRY_AT_PLACE)
+    return get_i64(index.entries + n * INDEX_ENTRY_BYTES + INDEX_ENTRY_AT_OFFSET)
 
 
 cdef int open_index(const uint8_t[::1] held, int64_t slots, Index *index) except -1:
     cdef int64_t room
-    if held.shape[0] < INDEX_HEADER_BYTES or slots < 1 or slots > (held.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES:
+    if (
+        held.shape[0] < INDEX_HEADER_BYTES
+        or slots < 1
+        or slots > (held.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES
+    ):
         raise ValueError(f"{held.shape[0]} bytes are too few for an index file of {slots} slots")
     room = (held.shape[0] - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES) // INDEX_ENTRY_BYTES
     index.slot_table = &held[0] + INDEX_HEADER_BYTES
     index.entries = index.slot_table + slots * INDEX_SLOT_BYTES
     index.slots, index.room = slots, room
-    index.count = max(1, get_i32(&held[HEAD_AT_COUNT]))
+    index.count = max(1, get_i32(&held[INDEX_AT_COUNT]))
     if index.count > max(<int64_t> 1, room):
-        raise ValueError(f"the head counts {index.count - 1} entries, and there is room for {max(<int64_t> 0, room - 1)}")
+        raise ValueError(
+            f"the head counts {index.count - 1} entries, and there is room for {max(<int64_t> 0, room - 1)}"
+        )
     return 0
 
 
@@ -60,7 +69,7 @@ def head_of(window not None):
         raise ValueError(f"{held.shape[0]} bytes are too few for the head of an index file")
     return IndexHead(
         get_i64(&held[0]), get_i64(&held[8]), get_i64(&held[16]), get_i64(&held[24]), get_i32(&held[32]),
-        max(1, get_i32(&held[HEAD_AT_COUNT])),
+        max(1, get_i32(&held[INDEX_AT_COUNT])),
     )
 
 
@@ -70,14 +79,19 @@ def slots_of(window not None):
     cdef int64_t slots
     cdef const uint8_t *entry
     cdef Index index
-    if held.shape[0] == INDEX_HEADER_BYTES + APACHE_SLOTS * INDEX_SLOT_BYTES + APACHE_ENTRIES * <int64_t> INDEX_ENTRY_BYTES:
+    if held.shape[0] == (
+        INDEX_HEADER_BYTES + APACHE_SLOTS * INDEX_SLOT_BYTES + APACHE_ENTRIES * <int64_t> INDEX_ENTRY_BYTES
+    ):
         return APACHE_SLOTS
-    if held.shape[0] < INDEX_HEADER_BYTES + 2 * INDEX_ENTRY_BYTES or get_i32(&held[HEAD_AT_COUNT]) < 2:
+    if held.shape[0] < INDEX_HEADER_BYTES + 2 * INDEX_ENTRY_BYTES or get_i32(&held[INDEX_AT_COUNT]) < 2:
         return 0
     for slots in range(room % 5 or 5, room - 10 + 1, 5):
         entry = &held[0] + INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + INDEX_ENTRY_BYTES
-        if get_i64(entry + ENTRY_AT_PLACE) == get_i64(&held[HEAD_AT_BEGIN_PLACE]) and get_i64(entry + ENTRY_AT_SECONDS) == 0:
-            if slots + get_i32(&held[HEAD_AT_COUNT]) * <int64_t> 5 <= room:
+        if (
+            get_i64(entry + INDEX_ENTRY_AT_OFFSET) == get_i64(&held[INDEX_AT_BEGIN_OFFSET])
+            and get_i64(entry + INDEX_ENTRY_AT_SECONDS) == 0
+        ):
+            if slots + get_i32(&held[INDEX_AT_COUNT]) * <int64_t> 5 <= room:
                 open_index(held, slots, &index)
                 if looks_right(&index):
                     return slots
@@ -85,18 +99,24 @@ def slots_of(window not None):
 
 
 cdef bint looks_right(const Index *index) noexcept nogil:
-    """Whether most of the first entries are such: hash, ascending places, a chain to one before with the same slot, and a
-    slot that names one of that slot."""
+    """Whether most of the first entries are such: hash, ascending places, a chain to one before with the same
+    slot, and a slot that names one of that slot."""
     cdef int64_t n, previous, newest, hash, count = min(index.count - 1, <int64_t> SAMPLE)
     cdef int64_t right = 0
     for n in range(1, count + 1):
         hash = get_i32(index.entries + n * INDEX_ENTRY_BYTES)
-        previous = get_i32(index.entries + n * INDEX_ENTRY_BYTES + ENTRY_AT_PREVIOUS)
+        previous = get_i32(index.entries + n * INDEX_ENTRY_BYTES + INDEX_ENTRY_AT_PREVIOUS)
         if hash <= 0 or not 0 <= previous < n or (n > 1 and place_of(index, n) < place_of(index, n - 1)):
             continue
-        if previous == 0 or get_i32(index.entries + previous * INDEX_ENTRY_BYTES) % index.slots == hash % index.slots:
+        if (
+            previous == 0
+            or get_i32(index.entries + previous * INDEX_ENTRY_BYTES) % index.slots == hash % index.slots
+        ):
             newest = get_i32(index.slot_table + hash % index.slots * INDEX_SLOT_BYTES)
-            right += n <= newest < index.room and get_i32(index.entries + newest * INDEX_ENTRY_BYTES) % index.slots == hash % index.slots
+            right += (
+                n <= newest < index.room
+                and get_i32(index.entries + newest * INDEX_ENTRY_BYTES) % index.slots == hash % index.slots
+            )
     return 4 * right >= 3 * count
 
 
@@ -124,7 +144,7 @@ cdef int follow(const Index *index, int32_t *newest, Faults faults, int owner) e
     for n in range(1, index.count):
         hash = get_i32(index.entries + n * INDEX_ENTRY_BYTES)
         place = place_of(index, n)
-        previous = get_i32(index.entries + n * INDEX_ENTRY_BYTES + ENTRY_AT_PREVIOUS)
+        previous = get_i32(index.entries + n * INDEX_ENTRY_BYTES + INDEX_ENTRY_AT_PREVIOUS)
         following = place_of(index, n + 1) if n + 1 < index.count else 0x7FFFFFFFFFFFFFFF
         if place < before or before <= following < place:
             faults.add(INDEX_ORDER, owner, n, place, INDEX_ENTRY_BYTES, before)
@@ -145,7 +165,8 @@ cdef int compare_slots(const Index *index, const int32_t *newest, Faults faults,
     for slot in range(index.slots):
         if get_i32(index.slot_table + slot * INDEX_SLOT_BYTES) != newest[slot]:
             faults.add(
-                INDEX_SLOT, owner, slot, newest[slot], INDEX_SLOT_BYTES, get_i32(index.slot_table + slot * INDEX_SLOT_BYTES)
+                INDEX_SLOT, owner, slot, newest[slot], INDEX_SLOT_BYTES,
+                get_i32(index.slot_table + slot * INDEX_SLOT_BYTES)
             )
     return 0
 
@@ -159,8 +180,8 @@ def covered_by(window not None, int64_t slots):
     cdef int32_t told
     if held.shape[0] < INDEX_HEADER_BYTES:
         raise ValueError(f"{held.shape[0]} bytes are too few for the head of an index file")
-    told = get_i32(&held[HEAD_AT_SLOTS_USED])
-    begin, end = get_i64(&held[HEAD_AT_BEGIN_PLACE]), get_i64(&held[HEAD_AT_END_PLACE])
+    told = get_i32(&held[INDEX_AT_SLOTS_USED])
+    begin, end = get_i64(&held[INDEX_AT_BEGIN_OFFSET]), get_i64(&held[INDEX_AT_END_OFFSET])
     open_index(held, slots, &index)  # last: its count is not older than the end, if a broker writes
     if index.count < 2:
         return 0, 0
@@ -168,7 +189,9 @@ def covered_by(window not None, int64_t slots):
     if index.count < index.room:
         last = max(last, place_of(&index, index.count))
     if begin != place_of(&index, 1) or not begin <= end <= last:
-        raise ValueError(f"its head tells of places {begin} to {end}, its entries of {place_of(&index, 1)} to {last}")
+        raise ValueError(
+            f"its head tells of places {begin} to {end}, its entries of {place_of(&index, 1)} to {last}"
+        )
     for slot in range(slots):
         used += get_i32(index.slot_table + slot * INDEX_SLOT_BYTES) != 0
     if used < told:
@@ -183,7 +206,7 @@ def find_keys(window not None, int64_t slots, hashes, *, int64_t place_from, int
     cdef list found = []
     cdef int64_t end
     open_index(held, slots, &index)
-    end = get_i64(&held[HEAD_AT_END_PLACE])  # behind the count: not older than the last entry but one
+    end = get_i64(&held[INDEX_AT_END_OFFSET])  # behind the count: not older than the last entry but one
     for wanted in hashes:
         if wanted >= 0 and len(found) <= most:
             follow_one(&index, end, wanted, place_from, place_to, most, found)
@@ -191,9 +214,11 @@ def find_keys(window not None, int64_t slots, hashes, *, int64_t place_from, int
 
 
 cdef int follow_one(
-    const Index *index, int64_t end, int32_t wanted, int64_t place_from, int64_t place_to, int64_t most, list found
+    const Index *index, int64_t end, int32_t wanted, int64_t place_from, int64_t place_to, int64_t most,
+    list found
 ) except -1:
-    """Numbers and places fall from entry to entry, so that it ends. Slots may be newer than the head's count."""
+    """Numbers and places fall from entry to entry, so that it ends. Slots may be newer than the head's
+    count."""
     cdef int64_t slot = wanted % index.slots
     cdef int64_t n = get_i32(index.slot_table + slot * INDEX_SLOT_BYTES), before = index.room
     cdef int64_t place, lowest = place_of(index, 1), highest = 0x7FFFFFFFFFFFFFFF
@@ -209,7 +234,7 @@ cdef int follow_one(
         if hash == wanted and place_from <= place < place_to:
             found.append((wanted, place))
         before, highest = n, place
-        n = get_i32(index.entries + n * INDEX_ENTRY_BYTES + ENTRY_AT_PREVIOUS)
+        n = get_i32(index.entries + n * INDEX_ENTRY_BYTES + INDEX_ENTRY_AT_PREVIOUS)
     return 0
 
 
@@ -239,7 +264,10 @@ cdef int64_t first_at(const Index *index, int64_t place) noexcept nogil:
     return low
 
 
-def match_keys(Survey survey not None, window not None, int64_t slots, *, int64_t place_from, int64_t place_to, int owner=-1):
+def match_keys(
+    Survey survey not None, window not None, int64_t slots, *, int64_t place_from, int64_t place_to,
+    int owner=-1,
+):
     cdef const uint8_t[::1] held = memoryview(window).cast("B")
     cdef Index index
     cdef int64_t n, place, following
@@ -257,7 +285,10 @@ def match_keys(Survey survey not None, window not None, int64_t slots, *, int64_
                     key += 1
             if not claim(survey, key, get_i32(index.entries + n * INDEX_ENTRY_BYTES), place):
                 survey.strangers += 1
-                survey.faults.add(WRONG_KEY, owner, n, place, INDEX_ENTRY_BYTES, get_i32(index.entries + n * INDEX_ENTRY_BYTES))
+                survey.faults.add(
+                    WRONG_KEY, owner, n, place, INDEX_ENTRY_BYTES,
+                    get_i32(index.entries + n * INDEX_ENTRY_BYTES),
+                )
         n += 1
 
 

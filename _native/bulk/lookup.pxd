@@ -1,7 +1,9 @@
-# Records looked up by the entries of a consume queue: 20 bytes each, i64 physical offset, i32 size, i64 tags code.
+# Records looked up by the entries of a consume queue: 20 bytes each, i64 physical offset, i32 size, i64 tags
+# code.
 #
-# Nothing an entry says is believed: its record must be whole, lie in the window, and say the same of itself. A tag that is
-# not asked for is refused on the entry, and the log is not touched. Borrows entries, keeps the window. Any thread.
+# Nothing an entry says is believed: its record must be whole, lie in the window, and say the same of itself.
+# A tag that is not asked for is refused on the entry, and the log is not touched. Borrows entries, keeps the
+# window. Any thread.
 
 from libc.stdint cimport int64_t, uint8_t
 

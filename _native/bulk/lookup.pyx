@@ -14,15 +14,15 @@ from firearrow._native.store.record import RecordError
 
 cdef enum:
     CODES_IN_A_ROW = 8            # so few tags codes are compared one by one
-    ADDRESSES_BELOW = -2147483648 # a tags code below is an address in consumequeue_ext
+    ADDRESSES_BELOW = -2147483648  # a tags code below is an address in consumequeue_ext
 
 cdef int64_t SIZE_MAX = 0x7FFFFFFF
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
 
 def from_entries(
-    window, entries, *, int64_t base, int64_t first, frozenset tags=None, int64_t bytes_max=NO_LIMIT, tuple queue=None,
-    bint light=False,
+    window, entries, *, int64_t base, int64_t first, frozenset tags=None, int64_t bytes_max=NO_LIMIT,
+    tuple queue=None, bint light=False,
 ):
     cdef Spans spans = of_window(window, base)
     cdef const uint8_t[::1] rows = memoryview(entries).cast("B")
@@ -83,7 +83,8 @@ cdef bint asked_for(int64_t code, const Wanted *wanted) noexcept nogil:
 cdef Py_ssize_t choose(
     Spans spans, const uint8_t *rows, Py_ssize_t count, const Wanted *wanted, int64_t bytes_max
 ) except -1 nogil:
-    """Entries with which there are `bytes_max` of records; `positions` has the numbers of those that are asked for."""
+    """Entries with which there are `bytes_max` of records; `positions` has the numbers of those that are
+    asked for."""
     cdef const uint8_t *entry
     cdef Py_ssize_t index
     for index in range(count):

@@ -29,8 +29,15 @@ cdef int by_number(const void *left, const void *right) noexcept nogil:
     return (a > b) - (a < b)
 
 
-cdef inline bint same(const Name *row, uint64_t hash, int64_t owner, const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    return row.hash == hash and row.owner == owner and row.length == length and memcmp(row.at, at, length) == 0
+cdef inline bint same(
+    const Name *row, uint64_t hash, int64_t owner, const uint8_t *at, Py_ssize_t length
+) noexcept nogil:
+    return (
+        row.hash == hash
+        and row.owner == owner
+        and row.length == length
+        and memcmp(row.at, at, length) == 0
+    )
 
 
 cdef class Names:
@@ -161,5 +168,6 @@ cdef class Names:
     def items(self):
         cdef Py_ssize_t n
         return [
-            (self.rows[n].owner, self.text(n), self.rows[n].messages, self.rows[n].bytes) for n in range(self.count)
+            (self.rows[n].owner, self.text(n), self.rows[n].messages, self.rows[n].bytes)
+            for n in range(self.count)
         ]

@@ -5,10 +5,13 @@ from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy
 
 from firearrow._native.store.record cimport Text
-from firearrow._native.store.separators cimport HIGH_BITS, Piece, begin, ends_piece, first_byte, has_value, marks_of
+from firearrow._native.store.separators cimport (
+    HIGH_BITS, Piece, begin, ends_piece, first_byte, has_value, marks_of,
+)
 
 cdef enum:
-    COMPARED_MAX = 32                 # so many are compared with each other, more are sorted: a text may have thousands
+    # so many are compared with each other, more are sorted: a text may have thousands
+    COMPARED_MAX = 32
 
 
 cdef Py_ssize_t pairs_at_most(const Text *text) noexcept nogil:

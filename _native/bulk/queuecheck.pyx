@@ -1,4 +1,5 @@
-"""The entries of a queue's file: counted, and compared with the records that they show. Reads, never writes; any thread."""
+"""The entries of a queue's file: counted, and compared with the records that they show. Reads, never writes;
+any thread."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
@@ -15,11 +16,14 @@ cdef int64_t SIZE_MAX = 0x7FFFFFFF
 EntriesSeen = namedtuple("EntriesSeen", "first end written within gone beyond lowest highest")
 
 
-def count_entries(window not None, int64_t first, int64_t log_from, int64_t log_to, Faults faults not None, int owner=-1):
+def count_entries(
+    window not None, int64_t first, int64_t log_from, int64_t log_to, Faults faults not None, int owner=-1
+):
     cdef const uint8_t[::1] held = memoryview(window).cast("B")
     cdef int64_t count = held.shape[0] // ENTRY_BYTES
     cdef int64_t n, place, before = -1, empty_from = -1, following
-    cdef int64_t end = -1, start = -1, written = 0, within = 0, gone = 0, beyond = 0, lowest = -1, highest = -1
+    cdef int64_t end = -1, start = -1, lowest = -1, highest = -1
+    cdef int64_t written = 0, within = 0, gone = 0, beyond = 0
     cdef const uint8_t *entry
     cdef int32_t size
     for n in range(count):
@@ -67,8 +71,8 @@ cdef int64_t place_behind(const uint8_t *entries, int64_t n, int64_t count) noex
 
 
 def check_entries(
-    window not None, int64_t first, log not None, *, int64_t base, int64_t until, bytes topic not None, int32_t queue_id,
-    bint light, Faults faults not None, int owner=-1,
+    window not None, int64_t first, log not None, *, int64_t base, int64_t until, bytes topic not None,
+    int32_t queue_id, bint light, Faults faults not None, int owner=-1,
 ):
     cdef const uint8_t[::1] held = memoryview(window).cast("B")
     cdef const uint8_t[::1] records = memoryview(log).cast("B")
@@ -94,7 +98,10 @@ def check_entries(
     return judged
 
 
-def list_entries(window not None, int64_t first, *, int64_t place_from, int64_t place_to, Faults faults not None, int owner=-1):
+def list_entries(
+    window not None, int64_t first, *, int64_t place_from, int64_t place_to, Faults faults not None,
+    int owner=-1,
+):
     cdef const uint8_t[::1] held = memoryview(window).cast("B")
     cdef int64_t n, place, listed = 0
     cdef int32_t size

@@ -31,6 +31,7 @@ cdef enum Fault:
     FAULT_LARGE
     FAULT_NO_BODY
 
+
 @cython.final
 cdef class Rows:
     cdef readonly Py_ssize_t count

@@ -8,9 +8,13 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.endian cimport get_i32, put_i16, put_i32
-from firearrow._native.bulk.arrays cimport Lists, ListsView, Piece, Texts, TextsView, items_at, spread, text_at
+from firearrow._native.bulk.arrays cimport (
+    Lists, ListsView, Piece, Texts, TextsView, items_at, spread, text_at,
+)
 from firearrow._native.bulk.decimal cimport put_decimal
-from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX
+from firearrow._native.store.layout cimport (
+    KEY_SEPARATOR, NAME_VALUE_SEPARATOR, PROPERTIES_BYTES_MAX, PROPERTY_SEPARATOR,
+)
 
 cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *raw, Py_ssize_t size) except NULL
@@ -50,7 +54,10 @@ cdef inline void put_raw(uint8_t **at, Piece piece) noexcept nogil:
 
 
 cdef Fault put_text(uint8_t **at, Piece piece) noexcept nogil:
-    if memchr(piece.at, 1, piece.length) is not NULL or memchr(piece.at, 2, piece.length) is not NULL:
+    if (
+        memchr(piece.at, NAME_VALUE_SEPARATOR, piece.length) is not NULL
+        or memchr(piece.at, PROPERTY_SEPARATOR, piece.length) is not NULL
+    ):
         return FAULT_SEPARATOR
     put_raw(at, piece)
     return FAULT_NONE
@@ -60,10 +67,10 @@ cdef Fault put_property(uint8_t **at, Piece name, Piece value) noexcept nogil:
     cdef Fault fault = put_text(at, name)
     if fault:
         return fault
-    at[0][0] = 1
+    at[0][0] = NAME_VALUE_SEPARATOR
     at[0] += 1
     fault = put_text(at, value)
-    at[0][0] = 2
+    at[0][0] = PROPERTY_SEPARATOR
     at[0] += 1
     return fault
 
@@ -78,7 +85,7 @@ cdef Fault put_words(uint8_t **at, const ListsView *view, Py_ssize_t row) noexce
         if not text_at(&view.items, index, &word):
             continue
         if behind:
-            at[0][0] = 32
+            at[0][0] = KEY_SEPARATOR
             at[0] += 1
         if put_text(at, word):
             return FAULT_SEPARATOR
@@ -106,14 +113,14 @@ cdef Fault put_from(uint8_t **at, const Source *source, Py_ssize_t row, bint *ha
     cdef uint8_t *value
     cdef Fault fault
     put_raw(at, source.name)
-    at[0][0] = 1
+    at[0][0] = NAME_VALUE_SEPARATOR
     at[0] += 1
     value = at[0]
     fault = put_value(at, source, row)
     if at[0] == value:
         at[0] = start
         return fault
-    at[0][0] = 2
+    at[0][0] = PROPERTY_SEPARATOR
     at[0] += 1
     if source.is_id:
         has_id[0] = True
@@ -124,13 +131,13 @@ cdef void put_id(uint8_t **at, Piece prefix, int64_t number) noexcept nogil:
     """UNIQ_KEY: the prefix and the number as 12 hex digits."""
     cdef int shift
     memcpy(at[0], ID_NAME, 8)
-    at[0][8] = 1
+    at[0][8] = NAME_VALUE_SEPARATOR
     at[0] += 9
     put_raw(at, prefix)
     for shift in range(44, -4, -4):
         at[0][0] = HEX[number >> shift & 15]
         at[0] += 1
-    at[0][0] = 2
+    at[0][0] = PROPERTY_SEPARATOR
     at[0] += 1
 
 
@@ -171,8 +178,8 @@ cdef class Rows:
         self.dropped = NULL
 
     def __init__(
-        self, Texts body not None, *, texts=None, lists=None, numbers=None, constants=None, Lists properties=None,
-        dropped=(), flags=None, ids=None,
+        self, Texts body not None, *, texts=None, lists=None, numbers=None, constants=None,
+        Lists properties=None, dropped=(), flags=None, ids=None,
     ):
         self.held = [body, properties, flags]
         self.count = body.count
@@ -200,7 +207,9 @@ cdef class Rows:
         prefix, number = ids
         raw = prefix.encode("ascii")
         if len(raw) != ID_PREFIX_DIGITS or not 0 <= number < ID_NUMBERS:
-            raise ValueError(f"ids are {ID_PREFIX_DIGITS} digits and a number below 2^48, not {prefix!r} and {number}")
+            raise ValueError(
+                f"ids are {ID_PREFIX_DIGITS} digits and a number below 2^48, not {prefix!r} and {number}"
+            )
         self.id_prefix = self.keep(raw)
         self.id_first = number
         return 0
@@ -251,7 +260,10 @@ cdef class Rows:
         if not self.dropped_length[min(255, name.length)]:
             return False
         for index in range(self.dropped_count):
-            if self.dropped[index].length == name.length and memcmp(self.dropped[index].at, name.at, name.length) == 0:
+            if (
+                self.dropped[index].length == name.length
+                and memcmp(self.dropped[index].at, name.at, name.length) == 0
+            ):
                 return True
         return False
 
@@ -265,7 +277,8 @@ cdef class Rows:
             room += room_of(&self.sources[index], row)
         if self.has_pairs:
             count = items_at(&self.pairs, row, &start)
-            room += 2 * count + spread(&self.pairs.items, start, count) + spread(&self.pairs.values, start, count)
+            room += 2 * count
+            room += spread(&self.pairs.items, start, count) + spread(&self.pairs.values, start, count)
         return room
 
     cdef Fault put_item(self, uint8_t **at, Py_ssize_t row) noexcept nogil:

@@ -1,7 +1,8 @@
-# Which records of Spans are wanted: by topic, tag, key, unique id and time. Looks at the records themselves, so a tag is
-# compared as text, not by its hash.
+# Which records of Spans are wanted: by topic, tag, key, unique id and time. Looks at the records themselves,
+# so a tag is compared as text, not by its hash.
 #
-# Ownership: a Selection owns its sets and never changes; what `keep` gives stands on the window of what it got. Any thread.
+# Ownership: a Selection owns its sets and never changes; what `keep` gives stands on the window of what it
+# got. Any thread.
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -9,6 +10,7 @@ from libc.stdint cimport int64_t
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.bulk.textset cimport TextSet
 from firearrow._native.store.record cimport RecordView, Text
+
 
 @cython.final
 cdef class Selection:

@@ -7,15 +7,13 @@ from libc.string cimport memchr
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.bulk.textset cimport TextSet
-from firearrow._native.store.layout cimport AT_SIZE
+from firearrow._native.store.layout cimport AT_SIZE, KEY_SEPARATOR
 from firearrow._native.store.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
 
 from firearrow._native.store.record import RecordError
 
 cdef int64_t FIRST_MS = -0x7FFFFFFFFFFFFFFF
 cdef int64_t LAST_MS = 0x7FFFFFFFFFFFFFFF
-cdef enum:
-    KEY_SEPARATOR = 0x20
 
 
 cdef TextSet set_of(texts, str name):
@@ -29,8 +27,8 @@ cdef TextSet set_of(texts, str name):
 @cython.final
 cdef class Selection:
     def __cinit__(
-        self, *, topics=None, tags=None, keys=None, unique_ids=None, stored_from=None, stored_until=None, born_from=None,
-        born_until=None,
+        self, *, topics=None, tags=None, keys=None, unique_ids=None, stored_from=None, stored_until=None,
+        born_from=None, born_until=None,
     ):
         times = (stored_from, stored_until, born_from, born_until)
         self.topics = set_of(topics, "topics")
@@ -52,7 +50,9 @@ cdef class Selection:
         with nogil:
             changed = self.scan(spans, kept)
         if changed >= 0:
-            raise RecordError(f"the record at {spans.base + spans.positions[changed]} changed while it was read")
+            raise RecordError(
+                f"the record at {spans.base + spans.positions[changed]} changed while it was read"
+            )
         return kept
 
     cdef Py_ssize_t scan(self, Spans spans, Spans kept) except -2 nogil:
@@ -79,7 +79,10 @@ cdef class Selection:
     cdef bint wants_texts(self, const RecordView *view) noexcept nogil:
         cdef Properties found
         scan_properties(&view.properties, &found)
-        if self.tags is not None and not (found.tags.length and self.tags.holds(found.tags.at, found.tags.length)):
+        if (
+            self.tags is not None
+            and not (found.tags.length and self.tags.holds(found.tags.at, found.tags.length))
+        ):
             return False
         if self.unique_ids is not None and not (
             found.unique_key.length and self.unique_ids.holds(found.unique_key.at, found.unique_key.length)

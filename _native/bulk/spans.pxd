@@ -1,15 +1,19 @@
-# Where whole records lie in one window of bytes: a mapped segment, or the body of an answer. Reads, never writes.
+# Where whole records lie in one window of bytes: a mapped segment, or the body of an answer. Reads, never
+# writes.
 #
-#   window   ...[record]...[record][record]...        positions[i]  bytes from the window's start, ascending or not
+#   window         ...[record]...[record][record]...
+#   positions[i]   bytes from the window's start, ascending or not
 #
-# Ownership: Spans keeps the window's buffer for as long as it lives, and what decodes from it must keep the Spans.
-# Order: a record gets in only after `check_record`; `view` checks again, because files under a mapping may change.
-# Loops over many records call `ahead` for each: what they will read soon is then on its way from memory.
+# Ownership: Spans keeps the window's buffer for as long as it lives, and what decodes from it must keep the
+# Spans. Order: a record gets in only after `check_record`; `view` checks again, because files under a mapping
+# may change. Loops over many records call `ahead` for each: what they will read soon is then on its way from
+# memory.
 
 cimport cython
 from libc.stdint cimport int64_t
 
 from firearrow._native.store.record cimport RecordView
+
 
 @cython.final
 cdef class Spans:

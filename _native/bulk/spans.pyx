@@ -1,4 +1,5 @@
-"""Spans, and how they are found: by walking a log, in an answer (see spans.pxd); by a queue's entries: lookup."""
+"""Spans, and how they are found: by walking a log, in an answer (see spans.pxd); by a queue's entries:
+lookup."""
 
 cimport cython
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -7,7 +8,9 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr
 
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.bulk.prefetch cimport CACHE_LINE, HEADS_AHEAD, TEXTS_AHEAD, call_body, call_head, call_texts
+from firearrow._native.bulk.prefetch cimport (
+    CACHE_LINE, HEADS_AHEAD, TEXTS_AHEAD, call_body, call_head, call_texts,
+)
 from firearrow._native.store.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES,
 )
@@ -196,7 +199,7 @@ cdef Spans of_window(object window, int64_t base):
     return spans
 
 
-# ---- one behind the other --------------------------------------------------------------------------------------------
+# ---- one behind the other ----------------------------------------------------------------------------------
 
 def walk(
     window, int64_t start, int64_t stop, *, int64_t base=0, bint check_crc=False, int64_t count_max=NO_LIMIT,
@@ -279,7 +282,7 @@ cdef int64_t find_from(Spans spans, int64_t at, int64_t stop) noexcept nogil:
     return -1
 
 
-# ---- in an answer ----------------------------------------------------------------------------------------------------
+# ---- in an answer ------------------------------------------------------------------------------------------
 
 def from_answer(body):
     cdef Spans spans = of_window(body, 0)
@@ -295,7 +298,10 @@ cdef int64_t all_of(Spans spans) except -1 nogil:
     """How far there are whole records."""
     cdef RecordView view
     cdef int64_t at = 0
-    while at < spans.length and check_record(spans.data + at, spans.length - at, SIZE_MAX, False, &view) == RECORD_OK:
+    while (
+        at < spans.length
+        and check_record(spans.data + at, spans.length - at, SIZE_MAX, False, &view) == RECORD_OK
+    ):
         spans.add(at, view.size)
         at += view.size
     return at

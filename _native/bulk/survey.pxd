@@ -1,11 +1,12 @@
-# The records of a range of the log, looked at once: whole? the right CRC? which queue entries and keys must there be?
+# The records of a range of the log, looked at once: whole? the right CRC? which queue entries and keys must
+# there be?
 #
-#   walk      records → Row for each queue entry they must have, KeyRow for each key; names and hours are counted
+#   walk      records → Row for each queue entry they must have, KeyRow for each key; counts names and hours
 #   match     rows of one queue beside the entries of one of its files     settle: what stayed open is a fault
-#   keycheck  keys beside the entries of an index file                     clear: the next stretch of the range
+#   keycheck  keys beside the entries of an index file                     clear: the next part of the range
 #
-# Memory: `walk` ends where `rows_max` or `keys_max` are reached; queues and topics are as many as the range has.
-# Order: rows and keys lie in the log's order. The window is only borrowed while a call runs. One thread.
+# Memory: `walk` ends where `rows_max` or `keys_max` are reached; queues and topics are as many as the range
+# has. Order: rows and keys lie in the log's order. The window is only borrowed while a call runs. One thread.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -46,14 +47,21 @@ cdef class Survey:
     cdef Py_ssize_t keys_count, keys_room, keys_max
     cdef bint check_crc, with_keys
     cdef tuple delays_ms
-    cdef readonly int64_t records, log_bytes, half, keys_told, tags_told, keys_found, tags_found, keys_outside, strangers
+    cdef readonly int64_t records, log_bytes, half
+    cdef readonly int64_t keys_told, tags_told, keys_found, tags_found, keys_outside, strangers
     cdef readonly int torn     # why the walk ended: a RecordState, or 0 where the record names another place
 
     cdef int take(self, const RecordView *view) except -1
-    cdef int take_entries(self, Py_ssize_t number, const RecordView *view, const Properties *properties) except -1
+    cdef int take_entries(
+        self, Py_ssize_t number, const RecordView *view, const Properties *properties
+    ) except -1
     cdef int take_lights(self, const RecordView *view, const Properties *properties, int64_t code) except -1
-    cdef int take_keys(self, int32_t topic_hash, const RecordView *view, const Properties *properties) except -1
+    cdef int take_keys(
+        self, int32_t topic_hash, const RecordView *view, const Properties *properties
+    ) except -1
     cdef int add_key(self, int32_t hash, const RecordView *view, bint tag) except -1
-    cdef int add_row(self, Py_ssize_t number, const RecordView *view, int64_t queue_offset, int64_t code) except -1
+    cdef int add_row(
+        self, Py_ssize_t number, const RecordView *view, int64_t queue_offset, int64_t code
+    ) except -1
     cdef Py_ssize_t queue_of(self, const uint8_t *topic, Py_ssize_t length, int32_t queue_id) except -1
     cdef int64_t code_of(self, const RecordView *view, const Properties *properties) except? -1

@@ -41,7 +41,9 @@ TORN = {
 APACHE_DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 
 
-cdef inline bint begins(const uint8_t *at, Py_ssize_t length, const char *prefix, Py_ssize_t prefix_length) noexcept nogil:
+cdef inline bint begins(
+    const uint8_t *at, Py_ssize_t length, const char *prefix, Py_ssize_t prefix_length
+) noexcept nogil:
     return length >= prefix_length and memcmp(at, prefix, prefix_length) == 0
 
 
@@ -52,7 +54,8 @@ cdef inline bint is_schedule(const RecordView *view) noexcept nogil:
 cdef bint allows_lights(const RecordView *view) noexcept nogil:
     """Retries, dead letters, system topics and what is delayed are not dispatched to light queues."""
     return not (
-        begins(view.topic.at, view.topic.length, b"%RETRY%", 7) or begins(view.topic.at, view.topic.length, b"%DLQ%", 5)
+        begins(view.topic.at, view.topic.length, b"%RETRY%", 7)
+        or begins(view.topic.at, view.topic.length, b"%DLQ%", 5)
         or begins(view.topic.at, view.topic.length, b"rmq_sys_", 8) or is_schedule(view)
     )
 
@@ -64,9 +67,9 @@ cdef int64_t digits(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     if not 0 < length <= DIGITS_MAX:
         return -1
     for n in range(length):
-        if not 48 <= at[n] <= 57:
+        if not c'0' <= at[n] <= c'9':
             return -1
-        value = value * 10 + at[n] - 48
+        value = value * 10 + at[n] - c'0'
     return value
 
 
@@ -78,7 +81,8 @@ cdef inline const uint8_t *piece_end(const uint8_t *at, const uint8_t *end, int 
 cdef class Survey:
     def __cinit__(
         self, *, bint check_crc=True, bint with_keys=True, delays_ms=tuple(1000 * s for s in APACHE_DELAYS_S),
-        Py_ssize_t names_max=8192, Py_ssize_t rows_max=1 << 20, Py_ssize_t keys_max=1 << 21, Py_ssize_t faults_max=1000,
+        Py_ssize_t names_max=8192, Py_ssize_t rows_max=1 << 20, Py_ssize_t keys_max=1 << 21,
+        Py_ssize_t faults_max=1000,
     ):
         self.check_crc, self.with_keys = check_crc, with_keys
         self.delays_ms = tuple(delays_ms)
@@ -109,7 +113,10 @@ cdef class Survey:
             if state == RECORD_BLANK:
                 return at + view.size, End.BLANK
             if state != RECORD_OK or view.physical_offset != base + at:
-                if length - at < 8 or (get_i32(data + at + AT_SIZE) == 0 and get_i32(data + at + AT_MAGIC) == 0):
+                if (
+                    length - at < 8
+                    or (get_i32(data + at + AT_SIZE) == 0 and get_i32(data + at + AT_MAGIC) == 0)
+                ):
                     return at, End.UNWRITTEN
                 self.torn = 0 if state == RECORD_OK else state
                 return at, End.TORN
@@ -150,7 +157,9 @@ cdef class Survey:
             self.take_keys(self.known[number].topic_hash, view, &properties)
         return 0
 
-    cdef int take_entries(self, Py_ssize_t number, const RecordView *view, const Properties *properties) except -1:
+    cdef int take_entries(
+        self, Py_ssize_t number, const RecordView *view, const Properties *properties
+    ) except -1:
         cdef int64_t code = self.code_of(view, properties)
         self.add_row(number, view, view.queue_offset, code)
         if properties.multi_offsets.length and properties.multi_names.length and allows_lights(view):
@@ -179,13 +188,18 @@ cdef class Survey:
             name, entry = name_end + 1, entry_end + 1
         return 0
 
-    cdef int take_keys(self, int32_t topic_hash, const RecordView *view, const Properties *properties) except -1:
+    cdef int take_keys(
+        self, int32_t topic_hash, const RecordView *view, const Properties *properties
+    ) except -1:
         """`topic#key` of the unique key and each of KEYS, and `topic#T#tag`."""
         cdef const uint8_t *at = properties.keys.at
         cdef const uint8_t *end = at + properties.keys.length
         cdef const uint8_t *stop
         if properties.unique_key.length:
-            self.add_key(java_hash_more(topic_hash, properties.unique_key.at, properties.unique_key.length), view, False)
+            self.add_key(
+                java_hash_more(topic_hash, properties.unique_key.at, properties.unique_key.length), view,
+                False,
+            )
         while properties.keys.length and at < end:
             stop = piece_end(at, end, 32)
             if stop > at:
@@ -200,13 +214,16 @@ cdef class Survey:
         cdef KeyRow *row
         self.keys = <KeyRow *> grown(self.keys, &self.keys_room, self.keys_count, sizeof(KeyRow))
         row = &self.keys[self.keys_count]
-        row.place, row.record, row.hash, row.tag, row.found = view.physical_offset, self.records - 1, index_hash(hash), tag, False
+        row.place, row.record = view.physical_offset, self.records - 1
+        row.hash, row.tag, row.found = index_hash(hash), tag, False
         self.keys_count += 1
         self.tags_told += tag
         self.keys_told += not tag
         return 0
 
-    cdef int add_row(self, Py_ssize_t number, const RecordView *view, int64_t queue_offset, int64_t code) except -1:
+    cdef int add_row(
+        self, Py_ssize_t number, const RecordView *view, int64_t queue_offset, int64_t code
+    ) except -1:
         cdef QueueRows *queue = &self.known[number]
         cdef Row *row
         queue.rows = <Row *> grown(queue.rows, &queue.room, queue.count, sizeof(Row))
@@ -255,8 +272,9 @@ cdef class Survey:
         for n in range(self.queue_names.count):
             queue = &self.known[n]
             found.append(QueueSeen(
-                n, self.queue_names.text(n), queue.queue_id, queue.messages, queue.bytes, queue.first_ms, queue.last_ms,
-                queue.fitting, queue.low if queue.count else -1, queue.high if queue.count else -1, queue.light,
+                n, self.queue_names.text(n), queue.queue_id, queue.messages, queue.bytes, queue.first_ms,
+                queue.last_ms, queue.fitting, queue.low if queue.count else -1,
+                queue.high if queue.count else -1, queue.light,
             ))
         return found
 
@@ -283,7 +301,8 @@ cdef class Survey:
             queue.fitting += row.state == ROW_FITS or row.state == ROW_TAGS
             if row.state != ROW_FITS:
                 self.faults.add(
-                    NO_ENTRY if row.state == ROW_OPEN else WRONG_ENTRY if row.state == ROW_OTHER else WRONG_TAGS,
+                    NO_ENTRY if row.state == ROW_OPEN
+                    else WRONG_ENTRY if row.state == ROW_OTHER else WRONG_TAGS,
                     <int> number, row.queue_offset, row.place, row.size, row.seen,
                 )
         self.rows_count -= queue.count

@@ -10,6 +10,7 @@ cdef struct Slot:
     int64_t at                            # in `texts`
     int64_t length                        # -1: nothing here
 
+
 @cython.final
 cdef class TextSet:
     cdef bytes texts                      # one behind the other …

@@ -10,7 +10,8 @@ cdef enum:
 
 
 cdef inline uint64_t hash_of(const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    """Eight bytes at a time, multiplied and folded; not kept anywhere, so its order of bytes is the machine's."""
+    """Eight bytes at a time, multiplied and folded; not kept anywhere, so its order of bytes is the
+    machine's."""
     cdef uint64_t factor = 0x9E3779B97F4A7C15
     cdef uint64_t hash = length * factor, word
     while length > 0:

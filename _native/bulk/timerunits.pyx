@@ -1,8 +1,10 @@
 # cython: boundscheck=False, wraparound=False
-"""Units of a timer log: are they whole, and is each chained to the one of its slot before it (see timerunits.pyi).
+"""Units of a timer log: are they whole, and is each chained to the one of its slot before it (see
+timerunits.pyi).
 
-Layout of a unit, 52 bytes, big-endian: size i32, previous position of its slot i64, magic i32, write time i64, delay i32
-(both ms), physical offset i64, size of the record i32, hash i32, reserved i64. Reads only. Any thread, one at a time.
+Layout of a unit, 52 bytes, big-endian: size i32, previous position of its slot i64, magic i32, write time
+i64, delay i32 (both ms), physical offset i64, size of the record i32, hash i32, reserved i64. Reads only. Any
+thread, one at a time.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -52,16 +54,16 @@ cdef class UnitSurvey:
         if delay < 0 or slot < self.first:
             return 0
         if self.odd < 0 and (
-            previous < -1 or (slot > self.first and previous >= self.start and previous != self.heads.get(slot))
+            previous < -1
+            or (slot > self.first and previous >= self.start and previous != self.heads.get(slot))
         ):
             self.odd = position
         self.heads[slot] = position
         return 0
 
-
     cdef void order(self, int64_t physical, int64_t position) noexcept:
-        """Units name messages in the order of the log, again from an earlier one behind a power cut: one that stands out
-        between its neighbours names another's."""
+        """Units name messages in the order of the log, again from an earlier one behind a power cut: one that
+        stands out between its neighbours names another's."""
         if self.before >= 0 and self.odd < 0:
             if self.last < self.before < physical or self.before < physical < self.last:
                 self.odd = position - UNIT_BYTES

@@ -1,4 +1,5 @@
-"""UTF-8 checked without decoding it (see utf8.pxd): ASCII eight bytes at a time, all else by the first byte of a letter."""
+"""UTF-8 checked without decoding it (see utf8.pxd): ASCII eight bytes at a time, all else by the first byte
+of a letter."""
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy

@@ -1,5 +1,6 @@
-# The items of a batch body in place: i32 size, magic, crc, flag, i32 + body, i16 + properties. `items_bytes` checks every
-# length of all of them (as store/batch.py does); only then `item_at` may be used. Borrows all, keeps nothing.
+# The items of a batch body in place: i32 size, magic, crc, flag, i32 + body, i16 + properties. `items_bytes`
+# checks every length of all of them (as store/batch.py does); only then `item_at` may be used. Borrows all,
+# keeps nothing.
 
 from libc.stdint cimport int64_t, uint8_t
 

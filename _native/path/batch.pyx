@@ -40,5 +40,7 @@ cdef const uint8_t *item_at(const uint8_t *at, Message *message) noexcept nogil:
     cdef int32_t body_bytes = get_i32(at + AT_BODY_BYTES)
     message.flag = get_i32(at + AT_FLAG)
     message.body = Text(at=at + HEAD_BYTES, length=body_bytes)
-    message.properties = Text(at=at + HEAD_BYTES + body_bytes + 2, length=get_i16(at + HEAD_BYTES + body_bytes))
+    message.properties = Text(
+        at=at + HEAD_BYTES + body_bytes + 2, length=get_i16(at + HEAD_BYTES + body_bytes)
+    )
     return at + get_i32(at)

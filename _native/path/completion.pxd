@@ -1,7 +1,8 @@
-# The properties of a message that is sent, unescaped and completed in place, as `handlers/send` completes them: what the
-# client gave in its order, a unique key if it gave none, then MSG_REGION, TRACE_ON and CLUSTER. Whatever asks for more than being stored (a delay, a
-# timer, a transaction, a priority, light queues) is not mine, nor are texts that are not in their plain form: pieces
-# without a name or value, a name that comes twice, broken UTF-8.
+# The properties of a message that is sent, unescaped and completed in place, as `handlers/send` completes
+# them: what the client gave in its order, a unique key if it gave none, then MSG_REGION, TRACE_ON and
+# CLUSTER. Whatever asks for more than being stored (a delay, a timer, a transaction, a priority, light
+# queues) is not mine, nor are texts that are not in their plain form: pieces without a name or value, a name
+# that comes twice, broken UTF-8.
 
 from libc.stdint cimport int64_t, uint8_t
 

@@ -5,6 +5,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from firearrow._native.path.fields cimport is_ascii
+from firearrow._native.store.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.wire.escape cimport unescape
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED
 
@@ -12,8 +13,8 @@ cdef enum:
     NAMES_MAX = 32
 
 cdef const char **SPECIAL = [
-    "DELAY", "TRAN_MSG", "_SYS_MSG_PRIORITY_", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "POP_CK", "MSG_REGION",
-    "TRACE_ON", "CLUSTER",
+    "DELAY", "TRAN_MSG", "_SYS_MSG_PRIORITY_", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "POP_CK",
+    "MSG_REGION", "TRACE_ON", "CLUSTER",
 ]
 cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 10, 8, 7]
 
@@ -33,8 +34,8 @@ cdef bint take_given(const Span *given, uint8_t *room, Completed *done):
             memcpy(room, given.at, length)
         if length < 0 or not is_text(room, length) or not walk(room, length, done):
             return False
-        if length > 0 and room[length - 1] != 2:
-            room[length] = 2
+        if length > 0 and room[length - 1] != PROPERTY_SEPARATOR:
+            room[length] = PROPERTY_SEPARATOR
             length += 1
     done.text.at = room
     done.text.length = length
@@ -46,7 +47,7 @@ cdef void give_key(UniqueIds ids, int64_t now_ms, uint8_t *room, Completed *done
     cdef uint8_t *to = room + done.text.length
     memcpy(to, b"UNIQ_KEY\x01", 9)
     ids.write(<char *> to + 9, now_ms)
-    to[9 + ids.length] = 2
+    to[9 + ids.length] = PROPERTY_SEPARATOR
     done.found.unique_key = Text(at=to + 9, length=ids.length)
     done.text.length += ids.length + 10
 
@@ -79,10 +80,10 @@ cdef bint walk(const uint8_t *at, Py_ssize_t length, Completed *done) noexcept n
     cdef Text seen[NAMES_MAX]
     cdef int names = 0
     while at < end:
-        stop = <const uint8_t *> memchr(at, 2, end - at)
+        stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
         if stop is NULL:
             stop = end
-        value = <const uint8_t *> memchr(at, 1, stop - at)
+        value = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
         if value is NULL or value == at or value + 1 == stop or names == NAMES_MAX:
             return False
         seen[names] = Text(at=at, length=value - at)

@@ -1,5 +1,5 @@
-# FastLane: which request goes to which of the path's parts. A lane of its own for each listener: the VIP port takes no
-# pulls. Thread: the loop's.
+# FastLane: which request goes to which of the path's parts. A lane of its own for each listener: the VIP port
+# takes no pulls. Thread: the loop's.
 
 from firearrow._native.path.lane cimport Lane
 from firearrow._native.path.pull cimport Puller

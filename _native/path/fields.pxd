@@ -1,5 +1,6 @@
-# Ext fields read in place: whole numbers, yes or no, texts. What is not in the plain form that clients write is left to
-# the complete handlers, so a `False` here never means more than "not mine". Borrows all, keeps nothing.
+# Ext fields read in place: whole numbers, yes or no, texts. What is not in the plain form that clients write
+# is left to the complete handlers, so a `False` here never means more than "not mine". Borrows all, keeps
+# nothing.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

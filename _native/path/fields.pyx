@@ -1,4 +1,5 @@
-"""Ext fields of sends and pulls, read in place (see fields.pxd). Knows their names and forms, not their meaning."""
+"""Ext fields of sends and pulls, read in place (see fields.pxd). Knows their names and forms, not their
+meaning."""
 
 from libc.string cimport memcmp
 
@@ -13,19 +14,21 @@ cdef int64_t LONG_MAX = 999999999999999999
 
 cdef enum:
     # in the order of the letters of SEND_MESSAGE_V2
-    GROUP, TOPIC, DEFAULT_TOPIC, DEFAULT_QUEUES, QUEUE_ID, SYS_FLAG, BORN, FLAG, PROPERTIES, RECONSUME, UNIT, MAX_RECONSUME, BATCH, SEND_FIELDS
+    GROUP, TOPIC, DEFAULT_TOPIC, DEFAULT_QUEUES, QUEUE_ID, SYS_FLAG, BORN, FLAG, PROPERTIES, RECONSUME, UNIT,
+    MAX_RECONSUME, BATCH, SEND_FIELDS
 
 cdef enum:
-    CONSUMER_GROUP, PULL_TOPIC, PULL_QUEUE_ID, QUEUE_OFFSET, MAX_COUNT, PULL_SYS_FLAG, COMMIT_OFFSET, SUSPEND, SUBSCRIPTION, VERSION, EXPRESSION_TYPE, REQUEST_SOURCE, PULL_FIELDS
+    CONSUMER_GROUP, PULL_TOPIC, PULL_QUEUE_ID, QUEUE_OFFSET, MAX_COUNT, PULL_SYS_FLAG, COMMIT_OFFSET, SUSPEND,
+    SUBSCRIPTION, VERSION, EXPRESSION_TYPE, REQUEST_SOURCE, PULL_FIELDS
 
 cdef const char **LONG_NAMES = [
-    "producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp", "flag",
-    "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch",
+    "producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp",
+    "flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch",
 ]
 cdef int *LONG_LENGTHS = [13, 5, 12, 21, 7, 7, 13, 4, 10, 14, 8, 17, 5]
 cdef const char **PULL_NAMES = [
-    "consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset", "suspendTimeoutMillis",
-    "subscription", "subVersion", "expressionType", "requestSource",
+    "consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset",
+    "suspendTimeoutMillis", "subscription", "subVersion", "expressionType", "requestSource",
 ]
 cdef int *PULL_LENGTHS = [13, 5, 7, 11, 10, 7, 12, 20, 12, 10, 14, 13]
 
@@ -45,13 +48,13 @@ cdef bint whole_number(const Span *span, int64_t low, int64_t high, int64_t *val
     """Decimal digits with at most a minus, within bounds."""
     cdef int64_t total = 0
     cdef int32_t n = 0
-    cdef bint negative = span.kind == SPAN_RAW and span.length > 1 and span.at[0] == 45
+    cdef bint negative = span.kind == SPAN_RAW and span.length > 1 and span.at[0] == c'-'
     if span.kind != SPAN_RAW or not negative < span.length <= DIGITS_MAX + negative:
         return False
     for n in range(negative, span.length):
-        if not 48 <= span.at[n] <= 57:
+        if not c'0' <= span.at[n] <= c'9':
             return False
-        total = total * 10 + (span.at[n] - 48)
+        total = total * 10 + (span.at[n] - c'0')
     value[0] = -total if negative else total
     return low <= value[0] <= high
 
@@ -74,12 +77,16 @@ cdef bint is_ascii(const uint8_t *at, Py_ssize_t length) noexcept nogil:
 cdef bint yes_or_no(const Span *span, bint *value) noexcept nogil:
     """Absent is no; a text that is neither `true` nor `false` is not mine."""
     value[0] = span.length == 4 and span.kind == SPAN_RAW and memcmp(span.at, b"true", 4) == 0
-    return value[0] or span.kind == SPAN_ABSENT or (span.kind == SPAN_RAW and span.length == 5 and memcmp(span.at, b"false", 5) == 0)
+    return (
+        value[0]
+        or span.kind == SPAN_ABSENT
+        or (span.kind == SPAN_RAW and span.length == 5 and memcmp(span.at, b"false", 5) == 0)
+    )
 
 
 cdef bint send_fields(const Header *header, bint long_names, SendFields *found) noexcept nogil:
-    """All fields that a send must have, and those that it may; the last of equal names counts. An escape elsewhere than
-    in the properties may be a bad one, for which the connection has to be closed: not mine."""
+    """All fields that a send must have, and those that it may; the last of equal names counts. An escape
+    elsewhere than in the properties may be a bad one, for which the connection has to be closed: not mine."""
     cdef Span field[SEND_FIELDS]
     cdef int64_t number
     cdef int n, which
@@ -94,19 +101,27 @@ cdef bint send_fields(const Header *header, bint long_names, SendFields *found) 
         elif header.field[n].key.kind != SPAN_RAW:
             which = -2
         else:
-            which = header.field[n].key.at[0] - 97 if header.field[n].key.length == 1 else -1
+            which = header.field[n].key.at[0] - c'a' if header.field[n].key.length == 1 else -1
         if which == -2 or (header.field[n].value.kind == SPAN_ESCAPED and which != PROPERTIES):
             return False
         if 0 <= which < SEND_FIELDS:
             field[which] = header.field[n].value
-    if field[GROUP].kind == SPAN_ABSENT or field[TOPIC].kind != SPAN_RAW or field[DEFAULT_TOPIC].kind == SPAN_ABSENT:
+    if (
+        field[GROUP].kind == SPAN_ABSENT
+        or field[TOPIC].kind != SPAN_RAW
+        or field[DEFAULT_TOPIC].kind == SPAN_ABSENT
+    ):
         return False
-    if not whole_number(&field[DEFAULT_QUEUES], -INT_MAX, INT_MAX, &number) or not whole_number(&field[QUEUE_ID], 0, INT_MAX, &found.queue_id):
+    if (
+        not whole_number(&field[DEFAULT_QUEUES], -INT_MAX, INT_MAX, &number)
+        or not whole_number(&field[QUEUE_ID], 0, INT_MAX, &found.queue_id)
+    ):
         return False
     if not whole_number(&field[BORN], -LONG_MAX, LONG_MAX, &found.born_ms):
         return False
-    found.value[OPAQUE_VALUE], found.value[TOPIC_VALUE], found.value[QUEUE_VALUE] = header.opaque_text, field[TOPIC], field[QUEUE_ID]
-    found.value[BORN_VALUE], found.value[PROPERTIES_VALUE] = field[BORN], field[PROPERTIES]
+    found.value[OPAQUE_VALUE], found.value[TOPIC_VALUE] = header.opaque_text, field[TOPIC]
+    found.value[QUEUE_VALUE], found.value[BORN_VALUE] = field[QUEUE_ID], field[BORN]
+    found.value[PROPERTIES_VALUE] = field[PROPERTIES]
     found.opaque, found.oneway = header.opaque, header.flag & FLAG_ONEWAY != 0
     if not whole_number(&field[SYS_FLAG], -INT_MAX, INT_MAX, &number):
         return False
@@ -135,7 +150,11 @@ cdef bint pull_fields(const Header *header, PullFields *found) noexcept nogil:
             return False
         if which >= 0:
             field[which] = header.field[n].value
-    if field[CONSUMER_GROUP].kind != SPAN_RAW or field[PULL_TOPIC].kind != SPAN_RAW or field[REQUEST_SOURCE].kind != SPAN_ABSENT:
+    if (
+        field[CONSUMER_GROUP].kind != SPAN_RAW
+        or field[PULL_TOPIC].kind != SPAN_RAW
+        or field[REQUEST_SOURCE].kind != SPAN_ABSENT
+    ):
         return False
     found.group, found.topic = field[CONSUMER_GROUP], field[PULL_TOPIC]
     found.expression, found.expression_type = field[SUBSCRIPTION], field[EXPRESSION_TYPE]

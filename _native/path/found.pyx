@@ -12,7 +12,9 @@ cdef const char **NAMES = [
 cdef int *LENGTHS = [20, 15, 9, 9, 12, 12]
 
 
-cdef int put_found(Writer out, int serializer, int32_t opaque, const int64_t *values, int64_t body_bytes) except -1:
+cdef int put_found(
+    Writer out, int serializer, int32_t opaque, const int64_t *values, int64_t body_bytes
+) except -1:
     cdef Py_ssize_t start = out.size
     cdef Py_ssize_t header_bytes
     out.reserve(512 + body_bytes)
@@ -36,7 +38,7 @@ cdef int put_json(Writer out, int32_t opaque, const int64_t *values) except -1:
         out.put(NAMES[n], LENGTHS[n])
         out.put('":"', 3)
         out.put_decimal(values[n])
-        out.put_byte(34)
+        out.put_byte(c'"')
     out.put('},"flag":1,"language":"PYTHON","opaque":', 40)
     out.put_decimal(opaque)
     return out.put(',"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":513}', 65)

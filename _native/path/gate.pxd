@@ -1,8 +1,8 @@
-# Gate: the topics to which plain messages may be sent, and from which may be pulled, found by the bytes of their names.
-# The broker fills it and keeps it up to date; what is not in it takes the complete way.
+# Gate: the topics to which plain messages may be sent, and from which may be pulled, found by the bytes of
+# their names. The broker fills it and keeps it up to date; what is not in it takes the complete way.
 #
-# Ownership: `topics` owns the Topics, slots of the hash table borrow them; a Topic owns its queues. Queues that the store
-# forgot are noticed by its count of forgotten topics: all are found anew then.
+# Ownership: `topics` owns the Topics, slots of the hash table borrow them; a Topic owns its queues. Queues
+# that the store forgot are noticed by its count of forgotten topics: all are found anew then.
 # Thread: the loop's.
 
 cimport cython
@@ -17,16 +17,19 @@ from firearrow._native.wire.json cimport Span
 cdef enum:
     NAME_HERE_BYTES = 46
 
-cdef struct Slot:                         # one line of memory: with many topics each look at an object waits for it
+# one line of memory: with many topics each look at an object waits for it
+cdef struct Slot:
     Py_hash_t hash
     void *topic                           # a Topic; NULL with `used`: it went
     uint8_t used
     uint8_t name_bytes                    # 0: the name is too long to stand here
     uint8_t name[NAME_HERE_BYTES]
 
+
 @cython.final
 cdef class Topic:
-    cdef readonly int32_t queues          # a sender may name those below: the greater count of read and write queues
+    # a sender may name those below: the greater count of read and write queues
+    cdef readonly int32_t queues
     cdef readonly bint sendable, multi_tags
     cdef ConsumeQueue last                # of `places`; mostly the next one too
     cdef int64_t forgotten                # the store's count when the places were found
@@ -40,6 +43,7 @@ cdef class Topic:
     cdef ConsumeQueue queue_found(self, MessageStore store, int32_t queue_id)
     cdef int tell(self, stats) except -1
     cdef void call_for_last(self) noexcept
+
 
 @cython.final
 cdef class Gate:

@@ -45,7 +45,11 @@ cdef class Topic:
 
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id):
         """The queue, made if need be; the caller has checked its number."""
-        if self.forgotten == store.dispatch.forgotten and self.last is not None and self.last.queue_id == queue_id:
+        if (
+            self.forgotten == store.dispatch.forgotten
+            and self.last is not None
+            and self.last.queue_id == queue_id
+        ):
             return self.last
         self.last = self.queue_found(store, queue_id)
         return self.last
@@ -142,17 +146,22 @@ cdef class Gate:
         return slot.topic
 
     cdef void call_for_next(self, const Frame *frame, const Span *name) noexcept:
-        """The slot of the topic in the frame behind this one is wanted soon: it is probably as long as `name`, which stands
-        in this frame's header, and at the same place."""
+        """The slot of the topic in the frame behind this one is wanted soon: it is probably as long as
+        `name`, which stands in this frame's header, and at the same place."""
         cdef const uint8_t *following = name.at + frame.size
-        if self.slots_count >= FAR_SLOTS and frame.behind >= following + name.length - (frame.body + frame.body_bytes):
+        if (
+            self.slots_count >= FAR_SLOTS
+            and frame.behind >= following + name.length - (frame.body + frame.body_bytes)
+        ):
             prefetch_write(&self.slots[fa_hash_bytes(following, name.length) & (self.slots_count - 1)])
 
     cdef int enter(self, Topic topic) except -1:
         cdef Slot *slot
         cdef Py_hash_t hash = fa_hash_bytes(PyBytes_AS_STRING(topic.name), PyBytes_GET_SIZE(topic.name))
         self.make_room()
-        slot = self.slot_of(<const uint8_t *> PyBytes_AS_STRING(topic.name), PyBytes_GET_SIZE(topic.name), hash)
+        slot = self.slot_of(
+            <const uint8_t *> PyBytes_AS_STRING(topic.name), PyBytes_GET_SIZE(topic.name), hash
+        )
         if not slot.used:
             self.slots_used += 1
         slot.used = True
@@ -170,7 +179,10 @@ cdef class Gate:
         cdef Slot *slot
         while True:
             slot = &self.slots[at]
-            if not slot.used or (slot.topic is not NULL and slot.hash == hash and is_called(slot, name, length)):
+            if (
+                not slot.used
+                or (slot.topic is not NULL and slot.hash == hash and is_called(slot, name, length))
+            ):
                 return slot
             at = (at + 1) & (self.slots_count - 1)
 

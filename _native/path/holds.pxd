@@ -1,8 +1,8 @@
 # Requests that found nothing wait for news of their queue or for their deadline, then run once more.
 #
-# Three indexes of the same requests, each left at once when one goes: by queue (news), by tenth of a second (deadlines,
-# so at most that late), by peer (closed connections). Each is a dict of lines, a line a chain through those that wait in
-# it, in the order in which they came.
+# Three indexes of the same requests, each left at once when one goes: by queue (news), by tenth of a second
+# (deadlines, so at most that late), by peer (closed connections). Each is a dict of lines, a line a chain
+# through those that wait in it, in the order in which they came.
 #
 # Ownership: `waiting` owns who waits, the dicts own the lines; all links are borrowed.
 # Thread: the loop's.

@@ -2,8 +2,6 @@
 
 import logging
 
-from firearrow._native.wire.command import RemotingCommand
-
 cdef enum:
     TICK_MS = 100
 
@@ -45,7 +43,8 @@ cdef int stand(dict index, key, Held held, int which) except -1:
 
 
 cdef int leave(dict index, Held held, int which) except -1:
-    """Out of its line if it stands in one. An empty line goes, but for a peer's: that goes when the peer does."""
+    """Out of its line if it stands in one. An empty line goes, but for a peer's: that goes when the peer
+    does."""
     cdef Line line
     if held.line[which] is NULL:
         return 0
@@ -90,7 +89,10 @@ cdef class Held:
 
 
 cdef class HeldCall(Held):
-    def __init__(self, tuple queue not None, peer not None, int64_t deadline_ms, wants, again, Py_ssize_t weight=REQUEST_BYTES):
+    def __init__(
+        self, tuple queue not None, peer not None, int64_t deadline_ms, wants, again,
+        Py_ssize_t weight=REQUEST_BYTES,
+    ):
         self.queue = queue
         self.peer = peer
         self.deadline_ms = deadline_ms
@@ -185,7 +187,8 @@ cdef class Holds:
             self.timer = None
 
     cdef int attend(self, Held held, bint is_news) except -1:
-        """Answer it, for news only if it wants them. A fault of one ends its connection: the others come behind it."""
+        """Answer it, for news only if it wants them. A fault of one ends its connection: the others come
+        behind it."""
         try:
             if is_news and not held.wants():
                 return 0

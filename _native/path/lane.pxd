@@ -1,10 +1,11 @@
-# Lane: a shorter way for some requests. `take` says TAKEN, or NOT_MINE and then it has changed nothing, so that the
-# complete handler may do the whole. Frame and header are borrowed for the call.
+# Lane: a shorter way for some requests. `take` says TAKEN, or NOT_MINE and then it has changed nothing, so
+# that the complete handler may do the whole. Frame and header are borrowed for the call.
 #
-# `take_alike` is asked first where the connection has a pattern: no header is read as a whole for what fits it.
+# `take_alike` is asked first where the connection has a pattern: no header is read as a whole for what fits
+# it.
 #
-# Front: a connection that offers each request to its lane first. Answers gather in `out`, the lane's and all others in
-# the order in which they came, and leave as one write.
+# Front: a connection that offers each request to its lane first. Answers gather in `out`, the lane's and all
+# others in the order in which they came, and leave as one write.
 #
 # Thread: the loop's.
 

@@ -98,7 +98,8 @@ cdef class Front(Conn):
         return 0
 
     cpdef cut(self, error):
-        """An answer could not be made, or only a part of it was sent: nothing that follows would be understood."""
+        """An answer could not be made, or only a part of it was sent: nothing that follows would be
+        understood."""
         self.out.size = self.answer_bytes = 0
         try:
             self.broken(f"an answer could not be sent: {type(error).__name__} {error}")

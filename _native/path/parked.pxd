@@ -1,5 +1,6 @@
-# What waits for its turn's write, and under SYNC_FLUSH for the sync behind it: one answer (Parked), or a run of the fast
-# lane's (run.pxd). Some of a run's answers may wait for the disk and some not: late and early ones.
+# What waits for its turn's write, and under SYNC_FLUSH for the sync behind it: one answer (Parked), or a run
+# of the fast lane's (run.pxd). Some of a run's answers may wait for the disk and some not: late and early
+# ones.
 #
 # Ownership: the turn owns it until its answers are gone. Thread: the loop's.
 

@@ -4,7 +4,9 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from firearrow._native.base.prefetch cimport prefetch_write_range
-from firearrow._native.path.fields cimport BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE, TOPIC_VALUE
+from firearrow._native.path.fields cimport (
+    BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE, TOPIC_VALUE,
+)
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span
 from firearrow._native.wire.pieces cimport fa_same
@@ -16,14 +18,16 @@ cdef enum:
     LITERALS_SOON = 256                   # as many as most headers have
 
 
-cdef inline const uint8_t *number(const uint8_t *at, const uint8_t *end, int digits, int64_t *value) noexcept nogil:
+cdef inline const uint8_t *number(
+    const uint8_t *at, const uint8_t *end, int digits, int64_t *value
+) noexcept nogil:
     """Digits, at least one; NULL: none, or more than `digits`."""
     cdef const uint8_t *first = at
     cdef int64_t total = 0
-    while at < end and 48 <= at[0] <= 57:
+    while at < end and c'0' <= at[0] <= c'9':
         if at - first == digits:
             return NULL
-        total = total * 10 + (at[0] - 48)
+        total = total * 10 + (at[0] - c'0')
         at += 1
     value[0] = total
     if at == first:
@@ -67,8 +71,11 @@ cdef class Pattern:
         self.fields = fields[0]
         self.count = known
 
-    cdef bint read(self, const Frame *frame, SendFields *fields, uint8_t *room, Completed *done) noexcept nogil:
-        """Whether it is like the last; all of `fields` then, and of `done` if the properties are alike, too."""
+    cdef bint read(
+        self, const Frame *frame, SendFields *fields, uint8_t *room, Completed *done
+    ) noexcept nogil:
+        """Whether it is like the last; all of `fields` then, and of `done` if the properties are alike,
+        too."""
         cdef const uint8_t *at = frame.header
         cdef const uint8_t *end = at + frame.header_bytes
         cdef const uint8_t *literal = self.literals
@@ -103,7 +110,9 @@ cdef int next_value(const SendFields *fields, int taken) noexcept nogil:
     return found
 
 
-cdef inline const uint8_t *value_at(const uint8_t *at, const uint8_t *end, int which, SendFields *fields) noexcept nogil:
+cdef inline const uint8_t *value_at(
+    const uint8_t *at, const uint8_t *end, int which, SendFields *fields
+) noexcept nogil:
     """Take the value there; where it ends, or NULL: it has another form."""
     cdef int64_t opaque = 0
     if which == PROPERTIES_VALUE:

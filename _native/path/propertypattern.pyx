@@ -4,6 +4,8 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.prefetch cimport prefetch_write_range
 from firearrow._native.path.completion cimport GIVEN_MAX, is_false
+from firearrow._native.store.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from firearrow._native.base.prefetch cimport prefetch_write_range
 from firearrow._native.store.record cimport Text, clear
 from firearrow._native.wire.json cimport SPAN_ESCAPED
 from firearrow._native.wire.pieces cimport fa_copy_piece, fa_same
@@ -20,7 +22,9 @@ cdef const char *BEHIND_NAME = b"\\u0001"
 cdef const char *BEHIND_VALUE = b"\\u0002"
 
 
-cdef inline bint begins(const uint8_t *at, const uint8_t *end, const void *text, Py_ssize_t length) noexcept nogil:
+cdef inline bint begins(
+    const uint8_t *at, const uint8_t *end, const void *text, Py_ssize_t length
+) noexcept nogil:
     return end - at >= length and fa_same(at, <const uint8_t *> text, length)
 
 
@@ -55,10 +59,13 @@ cdef class PropertyPattern:
         if given.kind != SPAN_ESCAPED:
             return
         while name.at < stop:
-            name.length = <const uint8_t *> memchr(name.at, 1, stop - name.at) - name.at
+            name.length = <const uint8_t *> memchr(name.at, NAME_VALUE_SEPARATOR, stop - name.at) - name.at
             value.at = name.at + name.length + 1
-            value.length = <const uint8_t *> memchr(value.at, 2, stop - value.at) - value.at
-            if known == PROPERTIES_MAX or name.length + SEPARATOR_BYTES > self.literals + NAMES_BYTES_MAX - literal:
+            value.length = <const uint8_t *> memchr(value.at, PROPERTY_SEPARATOR, stop - value.at) - value.at
+            if (
+                known == PROPERTIES_MAX
+                or name.length + SEPARATOR_BYTES > self.literals + NAMES_BYTES_MAX - literal
+            ):
                 return
             memcpy(literal, name.at, name.length)
             memcpy(literal + name.length, BEHIND_NAME, SEPARATOR_BYTES)
@@ -77,9 +84,11 @@ cdef class PropertyPattern:
         if at == end:
             self.count = known
 
-    cdef const uint8_t *take(self, const uint8_t *at, const uint8_t *end, uint8_t *room, Completed *done) noexcept nogil:
-        """What stands from there up to the quote that ends it, as `take_given` makes it; that quote's place, or NULL:
-        something else stands there."""
+    cdef const uint8_t *take(
+        self, const uint8_t *at, const uint8_t *end, uint8_t *room, Completed *done
+    ) noexcept nogil:
+        """What stands from there up to the quote that ends it, as `take_given` makes it; that quote's place,
+        or NULL: something else stands there."""
         cdef const uint8_t *literal = self.literals
         cdef const uint8_t *stop = at + min(end - at, <Py_ssize_t> GIVEN_MAX)
         cdef uint8_t *to = room
@@ -95,7 +104,7 @@ cdef class PropertyPattern:
             if not begins(at, stop, literal, name.length + SEPARATOR_BYTES):
                 return NULL
             fa_copy_piece(to, literal, name.length)
-            to[name.length] = 1
+            to[name.length] = NAME_VALUE_SEPARATOR
             literal += name.length + SEPARATOR_BYTES
             at += name.length + SEPARATOR_BYTES
             to += name.length + 1
@@ -105,13 +114,13 @@ cdef class PropertyPattern:
             note(name.meaning, Text(at=to, length=length), done)
             at += length
             to += length
-            to[0] = 2
+            to[0] = PROPERTY_SEPARATOR
             to += 1
             if n + 1 < self.count or self.is_ended:
                 if not begins(at, stop, BEHIND_VALUE, SEPARATOR_BYTES):
                     return NULL
                 at += SEPARATOR_BYTES
-        if at == end or at[0] != 34:
+        if at == end or at[0] != c'"':
             return NULL
         self.is_doubted = False
         done.text = Text(at=room, length=to - room)

@@ -1,9 +1,9 @@
-# Puller: a PULL_MESSAGE that finds messages at once, from its header to its answer. What it may get is asked of the broker
-# once for each group, topic and subscription, and kept as a Plan until anything changes, a second at most. An offset that
-# is not in the queue, a reset that waits, a proxy, an SQL filter, …: not mine.
+# Puller: a PULL_MESSAGE that finds messages at once, from its header to its answer. What it may get is asked
+# of the broker once for each group, topic and subscription, and kept as a Plan until anything changes, a
+# second at most. An offset that is not in the queue, a reset that waits, a proxy, an SQL filter, …: not mine.
 #
-# HeldPull: one that is at its queue's end and may wait. News answer it here; what else may come of it (its deadline, a
-# reset, a permission that went, …) is the complete way's, which gets its frame.
+# HeldPull: one that is at its queue's end and may wait. News answer it here; what else may come of it (its
+# deadline, a reset, a permission that went, …) is the complete way's, which gets its frame.
 #
 # Records are copied once, from the mapped log into the connection's `out`. Thread: the loop's.
 
@@ -65,8 +65,12 @@ cdef class Puller:
     cdef int note(self, Plan plan, int64_t queue_id, int64_t next_offset) except -1
     cdef bint commit(self, Plan plan, const PullFields *fields) except -1
     cdef bint commit_again(self, Plan plan, int64_t queue_id, int64_t queue_offset) except -1
-    cdef int hold(self, Front front, const Frame *frame, const Header *header, Plan plan, const PullFields *fields) except -1
-    cdef int answer(self, Front front, int serializer, int32_t opaque, Plan plan, ConsumeQueue queue) except -1
+    cdef int hold(
+        self, Front front, const Frame *frame, const Header *header, Plan plan, const PullFields *fields
+    ) except -1
+    cdef int answer(
+        self, Front front, int serializer, int32_t opaque, Plan plan, ConsumeQueue queue
+    ) except -1
 
 cdef class HeldPull(Held):
     cdef Puller puller

@@ -20,7 +20,8 @@ cdef enum:
     PLANS_MAX = 4096
     FRAME_HEAD = 8                # bytes before a header
     BYTES_MAX = 134217728         # of one answer, as the complete way asks for
-    LOOKED_THROUGH = 800          # entries behind a held pull without a tag of its; behind more, it has to move on
+    # entries behind a held pull without a tag of its; behind more, it has to move on
+    LOOKED_THROUGH = 800
     KNOWN_FLAGS = PULL_COMMIT_OFFSET | PULL_SUSPEND | PULL_SUBSCRIPTION
 
 cdef double PLAN_S = 1.0
@@ -70,8 +71,8 @@ cdef Plan plan_for(const PullFields *fields):
 
 cdef class Puller:
     def __cinit__(
-        self, MessageStore store not None, Holds holds not None, resolve, beyond, offsets, Notes notes not None, stats,
-        Clock clock not None,
+        self, MessageStore store not None, Holds holds not None, resolve, beyond, offsets,
+        Notes notes not None, stats, Clock clock not None,
     ):
         self.store = store
         self.holds = holds
@@ -131,7 +132,10 @@ cdef class Puller:
         cdef uint8_t *to = self.key
         cdef int64_t given = fields.flags & PULL_SUBSCRIPTION
         cdef Plan plan
-        if fields.group.length + fields.topic.length + fields.expression.length + fields.expression_type.length > KEY_MAX - 64:
+        if (
+            fields.group.length + fields.topic.length
+            + fields.expression.length + fields.expression_type.length > KEY_MAX - 64
+        ):
             return None
         to = put_key(put_key(to, &fields.group), &fields.topic)
         to = put_key(put_key(to, &fields.expression), &fields.expression_type)
@@ -155,7 +159,9 @@ cdef class Puller:
         if now - plan.made < PLAN_S:
             return 0
         plan.made = now
-        may = self.resolve(plan.group, plan.topic, plan.flags, plan.version, plan.expression, plan.expression_type)
+        may = self.resolve(
+            plan.group, plan.topic, plan.flags, plan.version, plan.expression, plan.expression_type
+        )
         plan.mine = may is not None and len(may[1]) <= CODES_MAX
         plan.pulled = self.offsets.pulls_of(plan.group, plan.topic)
         if plan.mine:
@@ -171,8 +177,9 @@ cdef class Puller:
         """Whether there is something; an answer that only moves the consumer on is not mine."""
         try:
             pick(
-                self.store.log, queue, &self.store.reader.limits, queue_offset, min(max(wanted, <int64_t> 1), <int64_t> PICKED_MAX),
-                BYTES_MAX, plan.codes, plan.codes_count, None, None, &self.scan,
+                self.store.log, queue, &self.store.reader.limits, queue_offset,
+                min(max(wanted, <int64_t> 1), <int64_t> PICKED_MAX), BYTES_MAX, plan.codes, plan.codes_count,
+                None, None, &self.scan,
             )
         except OSError:
             return False
@@ -209,7 +216,9 @@ cdef class Puller:
         if before is None:
             return False
         if before != queue_offset:
-            if not self.notes.put_note(NOTE_OFFSET, plan.noted, <int32_t> queue_id, queue_offset, 0, NOTE_HEAD_BYTES):
+            if not self.notes.put_note(
+                NOTE_OFFSET, plan.noted, <int32_t> queue_id, queue_offset, 0, NOTE_HEAD_BYTES
+            ):
                 return False
             (<dict> queues)[queue_id] = queue_offset
         return True
@@ -224,7 +233,9 @@ cdef class Puller:
             self.stats.missed(self.missed)
             self.missed = 0
 
-    cdef int answer(self, Front front, int serializer, int32_t opaque, Plan plan, ConsumeQueue queue) except -1:
+    cdef int answer(
+        self, Front front, int serializer, int32_t opaque, Plan plan, ConsumeQueue queue
+    ) except -1:
         """What was found."""
         cdef int64_t values[6]
         cdef Scan *scan = &self.scan
@@ -243,7 +254,9 @@ cdef class Puller:
 
     # ---- nothing there yet ----
 
-    cdef int hold(self, Front front, const Frame *frame, const Header *header, Plan plan, const PullFields *fields) except -1:
+    cdef int hold(
+        self, Front front, const Frame *frame, const Header *header, Plan plan, const PullFields *fields
+    ) except -1:
         cdef HeldPull held
         cdef Py_ssize_t weight = HELD_BYTES + frame.header_bytes
         if not fields.flags & PULL_SUSPEND or plan.wait_ms_max < 0 or not self.holds.has_room(weight):
@@ -257,8 +270,8 @@ cdef class Puller:
         held.deadline_ms = self.clock.monotonic_ms() + max(min(fields.suspend_ms, plan.wait_ms_max), 0)
         held.puller, held.plan = self, plan
         held.frame = PyBytes_FromStringAndSize(<const char *> frame.header - FRAME_HEAD, frame.size)
-        held.queue_id, held.queue_offset, held.wanted = <int32_t> fields.queue_id, fields.queue_offset, fields.wanted
-        held.opaque, held.serializer = header.opaque, frame.serializer
+        held.queue_id, held.queue_offset = <int32_t> fields.queue_id, fields.queue_offset
+        held.wanted, held.opaque, held.serializer = fields.wanted, header.opaque, frame.serializer
         self.holds.enter(held)
         return TAKEN
 
@@ -292,4 +305,6 @@ cdef class HeldPull(Held):
             return 0
         self.found = False
         puller.note(plan, self.queue_id, puller.scan.next_offset)
-        return puller.answer(<Front> self.peer, self.serializer, self.opaque, plan, plan.queue(puller.store, self.queue_id))
+        return puller.answer(
+            <Front> self.peer, self.serializer, self.opaque, plan, plan.queue(puller.store, self.queue_id)
+        )

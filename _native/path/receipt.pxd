@@ -6,14 +6,15 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.store.record cimport Text
 from firearrow._native.wire.writer cimport Writer
 
+
 @cython.final
 cdef class Receipt:
     cdef bytes json_head, binary_head     # up to the fields that every answer begins with
     cdef bytes host                       # upper-case hex digits of our address
 
     cdef int write(
-        self, Writer out, int serializer, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
-        const int64_t *places, int count,
+        self, Writer out, int serializer, int32_t opaque, const Text *unique_key, int32_t queue_id,
+        int64_t queue_offset, const int64_t *places, int count,
     ) except -1
     cdef int put_json(
         self, Writer out, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,

@@ -5,6 +5,7 @@ from libc.stdint cimport uint64_t
 
 from firearrow._native.base.endian cimport put_i16, put_i32
 from firearrow._native.wire.codes cimport FLAG_RESPONSE, PYTHON, SERIALIZER_ROCKETMQ, VERSION
+from firearrow._native.base.endian cimport put_i32
 from firearrow._native.wire.written cimport decimal, hexadecimal, literal, quoted
 
 cdef enum:
@@ -39,8 +40,8 @@ cdef class Receipt:
         self.host = host.hex().upper().encode()
 
     cdef int write(
-        self, Writer out, int serializer, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
-        const int64_t *places, int count,
+        self, Writer out, int serializer, int32_t opaque, const Text *unique_key, int32_t queue_id,
+        int64_t queue_offset, const int64_t *places, int count,
     ) except -1:
         cdef Py_ssize_t start = out.size
         out.put_i32(0)

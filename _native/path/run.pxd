@@ -1,8 +1,10 @@
-# Run: answers of one turn that wait for its write, and the queues that got messages. As many as came one after another
-# without one of the complete handlers' between them: so all answers of a connection keep their order.
+# Run: answers of one turn that wait for its write, and the queues that got messages. As many as came one
+# after another without one of the complete handlers' between them: so all answers of a connection keep their
+# order.
 #
-# Ownership: a parcel owns its connection until its answers went; answers are whole frames, copied to the connections' `out`.
-# The turn closes it, once, before its write or when another answer is parked behind. Thread: the loop's.
+# Ownership: a parcel owns its connection until its answers went; answers are whole frames, copied to the
+# connections' `out`. The turn closes it, once, before its write or when another answer is parked behind.
+# Thread: the loop's.
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -16,6 +18,7 @@ cdef struct Parcel:
     void *front                           # a Front
     Py_ssize_t at, length                 # of its answers, one behind another
     bint waits                            # for the disk
+
 
 @cython.final
 cdef class Run(Waiting):

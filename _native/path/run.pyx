@@ -108,7 +108,9 @@ cdef class Run:
         cdef Py_ssize_t behind, n = self.next_of(which, 0)
         while n < self.count:
             behind = self.next_of(which, n + 1)
-            self.hand(&self.parcels[n], behind < self.count and self.parcels[behind].front == self.parcels[n].front)
+            self.hand(
+                &self.parcels[n], behind < self.count and self.parcels[behind].front == self.parcels[n].front
+            )
             n = behind
         return 0
 
@@ -133,7 +135,9 @@ cdef class Run:
         """Send what `other` makes of each answer."""
         cdef Py_ssize_t n, at, end, size
         cdef Parcel *parcel
-        cdef bytes whole = b"" if self.count == 0 else PyBytes_FromStringAndSize(<const char *> self.answers.data, self.answers.size)
+        cdef bytes whole = b""
+        if self.count > 0:
+            whole = PyBytes_FromStringAndSize(<const char *> self.answers.data, self.answers.size)
         for n in range(self.count):
             parcel = &self.parcels[n]
             at, end = parcel.at, parcel.at + parcel.length

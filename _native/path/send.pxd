@@ -1,6 +1,6 @@
-# Sender: a plain SEND_MESSAGE, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE from its header to its staged record and its answer,
-# which waits in a Run for the turn's write. Everything that `handlers/send` would do otherwise than store it as it comes
-# is not mine: nothing is staged and nothing counted then.
+# Sender: a plain SEND_MESSAGE, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE from its header to its staged record and
+# its answer, which waits in a Run for the turn's write. Everything that `handlers/send` would do otherwise
+# than store it as it comes is not mine: nothing is staged and nothing counted then.
 #
 # Thread: the loop's.
 
@@ -22,6 +22,7 @@ from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.uniqueid cimport UniqueIds
 
+
 @cython.final
 cdef class Sender:
     cdef Gate gate
@@ -42,14 +43,31 @@ cdef class Sender:
 
     cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1
     cdef int take_alike(self, Front front, const Frame *frame) except -1
-    cdef int accept(self, Front front, const Frame *frame, const SendFields *fields, Completed *done) except -1
+    cdef int accept(
+        self, Front front, const Frame *frame, const SendFields *fields, Completed *done
+    ) except -1
     cdef bint take_properties(self, Front front, const SendFields *fields, Completed *done) except -1
     cdef bint complete(self, Completed *done) except -1
-    cdef int put(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, Completed *done) except -1
-    cdef int put_batch(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, const Completed *done) except -1
-    cdef int64_t stage_items(self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *places) except? -1
-    cdef int answer(self, Front front, const Frame *frame, const SendFields *fields, const Completed *done, ConsumeQueue queue, int64_t queue_offset, const int64_t *places, int count) except -1
-    cdef int note(self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size) except -1
+    cdef int put(
+        self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
+        Completed *done,
+    ) except -1
+    cdef int put_batch(
+        self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
+        const Completed *done,
+    ) except -1
+    cdef int64_t stage_items(
+        self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *places
+    ) except? -1
+    cdef int answer(
+        self, Front front, const Frame *frame, const SendFields *fields, const Completed *done,
+        ConsumeQueue queue, int64_t queue_offset, const int64_t *places, int count,
+    ) except -1
+    cdef int note(
+        self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size
+    ) except -1
     cdef Run open_run(self)
-    cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1
+    cdef int fill(
+        self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms
+    ) except -1
     cdef bint fits(self, int64_t size) noexcept

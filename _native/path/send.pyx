@@ -9,7 +9,8 @@ from firearrow._native.path.fields cimport PROPERTIES_VALUE, TOPIC_VALUE, send_f
 from firearrow._native.path.lane cimport NOT_MINE, TAKEN
 from firearrow._native.path.pattern cimport Pattern
 from firearrow._native.store.layout cimport (
-    PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_STORE_V6, SYS_TRANSACTION,
+    PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_STORE_V6,
+    SYS_TRANSACTION,
 )
 from firearrow._native.store.record cimport Text, record_bytes
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
@@ -18,7 +19,8 @@ from firearrow._native.wire.json cimport Span
 from firearrow._native.store.places import PutRefused
 
 cdef enum:
-    KEPT = 0x703                          # of a sender's sysFlag: compressed, multi tags, the kind of compression
+    # of a sender's sysFlag: compressed, multi tags, the kind of compression
+    KEPT = 0x703
     MULTI_TAGS = 0x2
     ANSWERS_BYTES = 65536                 # for which a turn has room at once if the one before took so many
 
@@ -28,7 +30,10 @@ cdef inline Text text_of(bytes data):
 
 
 cdef class Sender:
-    def __cinit__(self, Gate gate not None, MessageStore store not None, Turn turn not None, stats, Clock clock not None, UniqueIds ids not None, bytes host not None):
+    def __cinit__(
+        self, Gate gate not None, MessageStore store not None, Turn turn not None, stats,
+        Clock clock not None, UniqueIds ids not None, bytes host not None,
+    ):
         self.gate = gate
         self.store = store
         self.turn = turn
@@ -72,14 +77,20 @@ cdef class Sender:
             return NOT_MINE
         return self.accept(front, frame, &fields, &done)
 
-    cdef int accept(self, Front front, const Frame *frame, const SendFields *fields, Completed *done) except -1:
+    cdef int accept(
+        self, Front front, const Frame *frame, const SendFields *fields, Completed *done
+    ) except -1:
         """`done`: nothing yet, or what the client gave of properties."""
         cdef const Span *name = &fields.value[TOPIC_VALUE]
         cdef void *found = self.gate.find(name.at, name.length)
         cdef Message message
         cdef Topic topic
         cdef Run run
-        if frame.body_bytes == 0 or frame.body_bytes > self.store.max_message_bytes or fields.sys_flag & SYS_TRANSACTION:
+        if (
+            frame.body_bytes == 0
+            or frame.body_bytes > self.store.max_message_bytes
+            or fields.sys_flag & SYS_TRANSACTION
+        ):
             return NOT_MINE
         if self.store.broken or self.store.closed or self.store.full is not None or len(front.host) == 0:
             return NOT_MINE
@@ -105,10 +116,13 @@ cdef class Sender:
             front.pattern.properties.learn(&fields.value[PROPERTIES_VALUE], done)
         return True
 
-    cdef int fill(self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms) except -1:
+    cdef int fill(
+        self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms
+    ) except -1:
         """All but body, properties and flag of a batch's items."""
         cdef const Span *name = &fields.value[TOPIC_VALUE]    # the topic's own bytes may be far away
-        message.topic, message.born_host, message.store_host = Text(at=name.at, length=name.length), text_of(front.host), text_of(self.host)
+        message.topic = Text(at=name.at, length=name.length)
+        message.born_host, message.store_host = text_of(front.host), text_of(self.host)
         message.queue_id = <int32_t> fields.queue_id
         message.flag = fields.flag
         message.sys_flag = fields.sys_flag & KEPT | (MULTI_TAGS if topic.multi_tags else 0)
@@ -121,7 +135,10 @@ cdef class Sender:
         message.prepared_offset = 0
         return 0
 
-    cdef int put(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, Completed *done) except -1:
+    cdef int put(
+        self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
+        Completed *done,
+    ) except -1:
         cdef int64_t size, end
         cdef ConsumeQueue queue
         if not self.complete(done) or done.text.length > PROPERTIES_BYTES_MAX:
@@ -148,7 +165,10 @@ cdef class Sender:
             give_key(self.ids, self.run.now_ms, self.room, done)
         return add(self.added, self.room, done)
 
-    cdef int put_batch(self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message, const Completed *done) except -1:
+    cdef int put_batch(
+        self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
+        const Completed *done,
+    ) except -1:
         cdef int64_t places[ITEMS_MAX]
         cdef int count = 0
         cdef ConsumeQueue queue
@@ -165,14 +185,17 @@ cdef class Sender:
         self.answer(front, frame, fields, done, queue, first, places, count)
         return TAKEN
 
-    cdef int64_t stage_items(self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *places) except? -1:
+    cdef int64_t stage_items(
+        self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *places
+    ) except? -1:
         """Stage all of them, or none: -1. The end of the log behind them."""
         cdef const uint8_t *at = frame.body
         cdef const uint8_t *stop = at + frame.body_bytes
         cdef int n = 0
         cdef int64_t end = -1
         self.store.log.keep_together(total)
-        mark = self.store.dispatch.staged_count, self.store.dispatch.hashes.count, self.store.log.staging_bytes
+        dispatch = self.store.dispatch
+        mark = dispatch.staged_count, dispatch.hashes.count, self.store.log.staging_bytes
         try:
             while at < stop:
                 at = item_at(at, message)
@@ -193,14 +216,15 @@ cdef class Sender:
         )
 
     cdef int answer(
-        self, Front front, const Frame *frame, const SendFields *fields, const Completed *done, ConsumeQueue queue,
-        int64_t queue_offset, const int64_t *places, int count,
+        self, Front front, const Frame *frame, const SendFields *fields, const Completed *done,
+        ConsumeQueue queue, int64_t queue_offset, const int64_t *places, int count,
     ) except -1:
         if fields.oneway:
             return 0
         self.run.begin(front, done.waits)
         self.receipt.write(
-            self.run.answers, frame.serializer, fields.opaque, &done.found.unique_key, queue.queue_id, queue_offset, places, count
+            self.run.answers, frame.serializer, fields.opaque, &done.found.unique_key, queue.queue_id,
+            queue_offset, places, count
         )
         self.answers_bytes = self.run.answers.size
         return self.run.finish()
@@ -220,7 +244,9 @@ cdef class Sender:
 
     # ---- statistics ----
 
-    cdef int note(self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size) except -1:
+    cdef int note(
+        self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size
+    ) except -1:
         """So many messages of one request were staged in the queue, up to `end` of the log."""
         if topic.requests == 0:
             self.counted.append(topic)

@@ -1,10 +1,11 @@
 # Turn: messages staged in one pass of the loop become durable together, then their answers go.
 #
-# Order: handlers stage and park while the ready sockets are read; `end` runs behind them (call_soon), writes once, and
-# lets the answers go. Under SYNC_FLUSH the answers, and the news of the queues, wait until the flusher has synced past
-# them: nobody sees a message that a crash can take back.
+# Order: handlers stage and park while the ready sockets are read; `end` runs behind them (call_soon), writes
+# once, and lets the answers go. Under SYNC_FLUSH the answers, and the news of the queues, wait until the
+# flusher has synced past them: nobody sees a message that a crash can take back.
 #
-# Ownership: `staged` is this pass's, `unsynced` waits for the disk, in the order of the log. Thread: the loop's.
+# Ownership: `staged` is this pass's, `unsynced` waits for the disk, in the order of the log. Thread: the
+# loop's.
 
 from libc.stdint cimport int64_t
 

@@ -172,7 +172,8 @@ cdef class Turn:
         """What is noted must not come to the disk after its record: a power cut between would repeat it."""
         try:
             self.journal.sync()
-        except OSError:                       # it has said so; messages go on, and a power cut may repeat what was delivered
+        # it has said so; messages go on, and a power cut may repeat what was delivered
+        except OSError:
             pass
         return 0
 

@@ -20,7 +20,9 @@ SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LIGHT = "%LMQ%"
 
 
-cdef const uint8_t *brought_back(CommitLog log, ConsumeQueue queue, int64_t entry, int32_t *size) except? NULL:
+cdef const uint8_t *brought_back(
+    CommitLog log, ConsumeQueue queue, int64_t entry, int32_t *size
+) except? NULL:
     cdef RecordView view
     cdef int64_t at, available = 0
     place = (queue.topic, queue.queue_id, entry)
@@ -37,7 +39,8 @@ cdef const uint8_t *brought_back(CommitLog log, ConsumeQueue queue, int64_t entr
 
 
 cdef int64_t place_of(CommitLog log, ConsumeQueue queue, int64_t entry, RecordView *view) except -2:
-    """Where the queue's record for that place stands, between those of its neighbours; -1 if it is not found there."""
+    """Where the queue's record for that place stands, between those of its neighbours; -1 if it is not found
+    there."""
     cdef int64_t until, at = start_of(log, queue, entry, &until), begun = at
     cdef int state
     while 0 <= at < until and at - begun <= WALK_BYTES_MAX:
@@ -54,16 +57,25 @@ cdef int64_t place_of(CommitLog log, ConsumeQueue queue, int64_t entry, RecordVi
 
 
 cdef int64_t start_of(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t *until) except -2:
-    """Behind the record of the nearest good entry before it, or at the start of a file; `until`: at the nearest behind."""
+    """Behind the record of the nearest good entry before it, or at the start of a file; `until`: at the
+    nearest behind."""
     cdef uint8_t at[ENTRY_BYTES]
     cdef int64_t other
     until[0] = log.written
     for other in range(entry + 1, min(entry + NEIGHBOURS_MAX, queue.end_entry)):
-        if agrees(log, queue, other, False) and queue.look(other, at) and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE:
+        if (
+            agrees(log, queue, other, False)
+            and queue.look(other, at)
+            and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE
+        ):
             until[0] = get_i64(at)
             break
     for other in range(entry - 1, max(entry - NEIGHBOURS_MAX, queue.min_entry) - 1, -1):
-        if agrees(log, queue, other, False) and queue.look(other, at) and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE:
+        if (
+            agrees(log, queue, other, False)
+            and queue.look(other, at)
+            and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE
+        ):
             return get_i64(at) + get_i32(at + ENTRY_AT_SIZE)
     return (<Segment> log.segment_at(max(until[0] - 1, log.min_offset))).base
 

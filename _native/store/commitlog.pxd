@@ -1,12 +1,13 @@
 # The log: segments of one size in order, one appender.
 #
-# Appending is staged: `place` hands out the room for a record in the turn's staging buffer and its physical offset;
-# `write` brings the staging to the segments with one pwrite each (a turn rarely touches two). Until then nothing is in
-# a file, and `drop_staged` forgets it all. A record that does not leave RECORD_END_BYTES free in its segment goes to
-# the next one, and a blank record fills the old one.
+# Appending is staged: `place` hands out the room for a record in the turn's staging buffer and its physical
+# offset; `write` brings the staging to the segments with one pwrite each (a turn rarely touches two). Until
+# then nothing is in a file, and `drop_staged` forgets it all. A record that does not leave RECORD_END_BYTES
+# free in its segment goes to the next one, and a blank record fills the old one.
 #
-# A log that is synced often (`zeros_ahead`) has zeros written behind its end, so that most syncs meet blocks that are there:
-# bringing a new block's place to the disk takes longer than its bytes. They go with the sync that was asked for anyway.
+# A log that is synced often (`zeros_ahead`) has zeros written behind its end, so that most syncs meet blocks
+# that are there: bringing a new block's place to the disk takes longer than its bytes. They go with the sync
+# that was asked for anyway.
 #
 # Positions: min_offset <= confirmed <= written <= staged. `flushed` is what fdatasync is known to cover.
 # Owner: store. Thread: the appender's; `sync` may run in others.
@@ -19,6 +20,7 @@ from firearrow._native.store.segment cimport Segment
 from firearrow._native.store.syncs cimport Syncs
 
 cdef bytes blank(int64_t left)
+
 
 @cython.final
 cdef class CommitLog:
@@ -34,12 +36,15 @@ cdef class CommitLog:
     cdef int64_t staging_room
     cdef int64_t staging_bytes
     cdef int64_t staging_base             # physical offset of the first staged byte
-    cdef int64_t segment_end              # of the segment where the last record was staged: a division for each costs
+    # of the segment where the last record was staged: a division for each costs
+    cdef int64_t segment_end
     cdef readonly int64_t written
     cdef readonly int64_t flushed
-    cdef int64_t zeros_ahead              # how many bytes of zeros are written at once behind the end; 0: none
+    # how many bytes of zeros are written at once behind the end; 0: none
+    cdef int64_t zeros_ahead
     cdef int64_t zeroed                   # there are zeros up to here
-    cdef public int64_t trusted           # records below were not checked since they were written: readers check their CRC
+    # records below were not checked since they were written: readers check their CRC
+    cdef public int64_t trusted
     cdef public int64_t refused           # entries met that do not agree with the record they point to
     cdef public int64_t size_max          # of one record
 

@@ -1,4 +1,5 @@
-"""CommitLog: the ordered segments of all messages (see commitlog.pxd). Knows records, not topics or queues."""
+"""CommitLog: the ordered segments of all messages (see commitlog.pxd). Knows records, not topics or
+queues."""
 
 import os
 from threading import Lock
@@ -9,7 +10,9 @@ from libc.string cimport memset
 
 from firearrow._native.base.endian cimport put_i32
 from firearrow._native.store.layout cimport MAGIC_BLANK, RECORD_END_BYTES
-from firearrow._native.store.record cimport RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of
+from firearrow._native.store.record cimport (
+    RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of,
+)
 from firearrow._native.store.segment cimport Segment, zero_tail
 from firearrow._native.store.syncs cimport Syncs, drop_syncs, new_syncs, sync_through
 
@@ -17,14 +20,15 @@ from firearrow._native.store.blocks import Blocks
 from firearrow._native.store.faults import StoreDamaged
 from firearrow._native.store.names import make_folder, sync_folder
 from firearrow._native.store.rolled import (
-    file_name, foreign_size, is_of_another_size, mended_files, named_files, rolled_files,
+    foreign_size, is_of_another_size, mended_files, named_files, rolled_files,
 )
 from firearrow._native.store.spare import Spare
 
 cdef bytes ZEROS = bytes(65536)
 
 cdef enum:
-    STAGING_KEPT = 1 << 23                # a staging buffer that grew larger is given back after its turn; new pages cost much
+    # a staging buffer that grew larger is given back after its turn; new pages cost much
+    STAGING_KEPT = 1 << 23
 
 
 cdef bytes blank(int64_t left):
@@ -125,7 +129,8 @@ cdef class CommitLog:
         return <Segment> self.segments[n]
 
     cdef const uint8_t *bytes_at(self, int64_t physical_offset, int64_t *available) except? NULL:
-        """Borrowed bytes from there to the segment's end; NULL without an exception if no segment has them. OSError."""
+        """Borrowed bytes from there to the segment's end; NULL without an exception if no segment has them.
+        OSError."""
         cdef Segment segment = self.segment_at(physical_offset)
         if segment is None:
             return NULL
@@ -134,7 +139,8 @@ cdef class CommitLog:
         return segment.map + (physical_offset - segment.base)
 
     cdef int look(self, int64_t physical_offset, bint check_crc, RecordView *view) except -100:
-        """Check what stands there; a RecordState. RECORD_CUT where there is nothing. Does not look at `written`."""
+        """Check what stands there; a RecordState. RECORD_CUT where there is nothing. Does not look at
+        `written`."""
         cdef int64_t available = 0
         cdef const uint8_t *at = self.bytes_at(physical_offset, &available)
         if at is NULL:
@@ -149,7 +155,8 @@ cdef class CommitLog:
         return record_of(&view)
 
     def walk(self, int64_t physical_offset, *, bint check_crc=True):
-        """Yield (physical offset, offset behind) of each good record from there, over segment ends, to the first bad one."""
+        """Yield (physical offset, offset behind) of each good record from there, over segment ends, to the
+        first bad one."""
         cdef RecordView view
         cdef int state
         while True:
@@ -164,7 +171,8 @@ cdef class CommitLog:
 
     def records(self, physical_offset=None, *, bint check_crc=True):
         """Yield decoded records in order."""
-        for at, _ in self.walk(self.min_offset if physical_offset is None else physical_offset, check_crc=check_crc):
+        first = self.min_offset if physical_offset is None else physical_offset
+        for at, _ in self.walk(first, check_crc=check_crc):
             yield self.record(at, False)
 
     # ---- appending ----
@@ -210,7 +218,8 @@ cdef class CommitLog:
         return self.staging + wanted - size
 
     cdef int64_t write(self) except -1:
-        """Bring the staging to the files; the log's new end. OSError: the staging is dropped, files are as before."""
+        """Bring the staging to the files; the log's new end. OSError: the staging is dropped, files are as
+        before."""
         cdef int64_t done = 0, piece, at
         cdef Segment segment
         cdef int status
@@ -226,7 +235,9 @@ cdef class CommitLog:
             done += piece
             if self.zeros_ahead and at + piece > self.zeroed:
                 with nogil:
-                    self.zeroed = segment.base + segment.lay_zeros(at + piece - segment.base, self.zeros_ahead)
+                    self.zeroed = segment.base + segment.lay_zeros(
+                        at + piece - segment.base, self.zeros_ahead
+                    )
         if self.staging_bytes:
             self.written = self.staging_base + self.staging_bytes
         self.drop_staged()
@@ -245,8 +256,8 @@ cdef class CommitLog:
         return segment
 
     cdef int make_segment(self, int64_t base) except -1:
-        """Make the file that starts at `base`, of the spare if there is one, unless the other thread just did; its size and
-        name are on the disk. OSError."""
+        """Make the file that starts at `base`, of the spare if there is one, unless the other thread just
+        did; its size and name are on the disk. OSError."""
         cdef Segment segment
         with self.making:
             if self.segments and base != self.ends:
@@ -265,7 +276,8 @@ cdef class CommitLog:
         return 0
 
     cdef int take_back(self, int64_t failed_at) except -1:
-        """A write failed: nothing behind `written` may look like a record. Zeros go over what may have been written.
+        """A write failed: nothing behind `written` may look like a record. Zeros go over what may have been
+        written.
 
         A full disk refuses zeros where it refused the data: there it is enough that nothing stands.
         """
@@ -283,7 +295,8 @@ cdef class CommitLog:
             status = segment.write_at(at - segment.base, <const uint8_t *> <char *> ZEROS, piece)
             if status < 0 and os.pread(segment.fd, piece, at - segment.base) != ZEROS[:piece]:
                 raise StoreDamaged(
-                    f"{segment.path} took a part of a write and not its removal: free its disk and start again"
+                    f"{segment.path} took a part of a write and not its removal: "
+                    f"free its disk and start again"
                 )
             at += piece
         return 0
@@ -296,7 +309,8 @@ cdef class CommitLog:
             self.staging_room = 0
 
     def sync(self, int64_t until):
-        """fdatasync the segments that hold bytes between `flushed` and `until`. OSError: no later one succeeds, either."""
+        """fdatasync the segments that hold bytes between `flushed` and `until`. OSError: no later one
+        succeeds, either."""
         cdef Segment segment
         cdef Syncs *syncs = self.syncs
         cdef int status, fd
@@ -333,10 +347,14 @@ cdef class CommitLog:
         return 0
 
     def prepare(self):
-        """Make the next segment's file when the active one is half full, and room behind the end for what comes while the
-        next sync runs. OSError: there is no file."""
+        """Make the next segment's file when the active one is half full, and room behind the end for what
+        comes while the next sync runs. OSError: there is no file."""
         cdef Segment segment
-        if self.segments and self.written % self.segment_bytes > self.segment_bytes // 2 and self.ends - self.written <= self.segment_bytes:
+        if (
+            self.segments
+            and self.written % self.segment_bytes > self.segment_bytes // 2
+            and self.ends - self.written <= self.segment_bytes
+        ):
             self.make_segment(self.ends)
         if not self.zeros_ahead:
             coming = [
@@ -375,9 +393,14 @@ cdef class CommitLog:
         self.sync(self.written)
 
     def let_go_first(self):
-        """Take the oldest segment out of the log, for the caller to discard; None: it is written, or not on the disk."""
+        """Take the oldest segment out of the log, for the caller to discard; None: it is written, or not on
+        the disk."""
         cdef Segment segment = self.segments[0] if self.segments else None
-        if segment is None or segment.syncing > 0 or segment.base + segment.size > min(self.written, self.flushed):
+        if (
+            segment is None
+            or segment.syncing > 0
+            or segment.base + segment.size > min(self.written, self.flushed)
+        ):
             return None
         del self.segments[0]
         return segment

@@ -7,13 +7,17 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memset
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
-from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES
+from firearrow._native.store.layout cimport (
+    ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
+)
 from firearrow._native.store.record cimport RECORD_OK, RecordView
 from firearrow._native.store.segment cimport Segment
 
 cdef enum:
-    GAP_MAX = 10000                       # so many lost messages are believed without a hole of that size in the log
-    HELD_MAX = 8                          # records of a queue that say it is elsewhere, before one is passed over
+    # so many lost messages are believed without a hole of that size in the log
+    GAP_MAX = 10000
+    # records of a queue that say it is elsewhere, before one is passed over
+    HELD_MAX = 8
 
 
 cdef class Comparison:
@@ -23,7 +27,9 @@ cdef class Comparison:
         self.placed = {}
         self.held = {}
 
-    cdef int place(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+    cdef int place(
+        self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
+    ) except -1:
         """The log has this record for this place: the queue has it now, too, if it stands there. OSError."""
         state = self.placed.get(queue)
         if not is_possible(entry, physical_offset):
@@ -38,8 +44,8 @@ cdef class Comparison:
         return 0
 
     cdef bint fits(self, ConsumeQueue queue, list state, int64_t entry, int64_t physical_offset) except -1:
-        """Whether the queue stands there: for its first record its own entry says so; another goes on behind the last one,
-        or where nothing better is."""
+        """Whether the queue stands there: for its first record its own entry says so; another goes on behind
+        the last one, or where nothing better is."""
         cdef uint8_t at[ENTRY_BYTES]
         if not queue.files or entry < (<Segment> queue.files[0]).base // ENTRY_BYTES:
             return False
@@ -52,8 +58,11 @@ cdef class Comparison:
             or (queue.look(entry, at) and get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE)
         )
 
-    cdef int hold(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
-        """A record says that its queue is elsewhere: that counts as soon as two say so, one behind the other. OSError."""
+    cdef int hold(
+        self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
+    ) except -1:
+        """A record says that its queue is elsewhere: that counts as soon as two say so, one behind the other.
+        OSError."""
         held = self.held.setdefault(queue, [])
         other = self.before(held, entry)
         if other is not None:
@@ -71,7 +80,8 @@ cdef class Comparison:
         return 0
 
     cdef object before(self, list held, int64_t entry):
-        """One that is held, behind which `entry` follows, but for one that was passed over; None if there is none."""
+        """One that is held, behind which `entry` follows, but for one that was passed over; None if there is
+        none."""
         cdef int64_t more = len(held) + 1 + self.lost_bytes // RECORD_FIXED_BYTES
         for other in held:
             if 0 < entry - <int64_t> other[0] <= more:
@@ -80,7 +90,8 @@ cdef class Comparison:
         return None
 
     cdef int begin(self, ConsumeQueue queue, int64_t entry) except -1:
-        """The first record whose place its queue knows: one that is held stood before it, if its own entry was damaged."""
+        """The first record whose place its queue knows: one that is held stood before it, if its own entry
+        was damaged."""
         held = self.held.get(queue, [])
         other = self.before(held, entry)
         first, at, length, code = (entry, 0, 0, 0) if other is None else other
@@ -90,7 +101,9 @@ cdef class Comparison:
             self.put(queue, first, at, length, code)
         return 0
 
-    cdef int put(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+    cdef int put(
+        self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
+    ) except -1:
         state = self.placed[queue]
         state[3] += self.blank(queue, state[1], min(entry, queue.end_entry), physical_offset)
         if entry >= queue.end_entry:
@@ -109,7 +122,8 @@ cdef class Comparison:
         return 0
 
     cdef int let_go(self, ConsumeQueue queue) except -1:
-        """The whole log was walked: a record that stands alone counts if the queue does not name it elsewhere. OSError."""
+        """The whole log was walked: a record that stands alone counts if the queue does not name it
+        elsewhere. OSError."""
         for entry, physical_offset, size, tags_code in self.held.pop(queue, ()):
             if queue in self.placed or points_to(queue, queue.end_entry - 1, physical_offset):
                 self.pass_over(queue, entry, physical_offset)
@@ -121,12 +135,15 @@ cdef class Comparison:
 
     cdef int pass_over(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
         self.mending.tell(
-            f"the record at {physical_offset} says place {entry} in queue {queue.queue_id} of {queue.topic}, which has none "
+            f"the record at {physical_offset} says place {entry} in queue {queue.queue_id} of {queue.topic}, "
+            f"which has none "
             "there: passed over"
         )
         return 0
 
-    cdef int64_t blank(self, ConsumeQueue queue, int64_t entry, int64_t until, int64_t physical_offset) except -1:
+    cdef int64_t blank(
+        self, ConsumeQueue queue, int64_t entry, int64_t until, int64_t physical_offset
+    ) except -1:
         """No record came for these places: their entries point before the next record; how many."""
         cdef int64_t count = 0
         while entry < until:
@@ -152,7 +169,9 @@ cdef class Comparison:
         queue.look(entry, other)
         return get_i64(other) > physical_offset and self.is_taken(queue, entry, physical_offset)
 
-    cdef int append(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+    cdef int append(
+        self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
+    ) except -1:
         while queue.end_entry < entry:
             queue.append(physical_offset - 1, PRE_BLANK_SIZE, 0)
         queue.append(physical_offset, size, tags_code)
@@ -166,9 +185,14 @@ cdef class Comparison:
             state = self.placed.get(queue)
             if state is None:
                 cut_to(queue, possible_end(self.log, queue))
-                if queue.end_entry > queue.min_entry and not agrees(self.log, queue, queue.end_entry - 1, True):
+                if (
+                    queue.end_entry > queue.min_entry
+                    and not agrees(self.log, queue, queue.end_entry - 1, True)
+                ):
                     queue.min_entry = queue.end_entry
-                    self.mending.tell(f"queue {queue.queue_id} of {queue.topic} has no message in the log any more")
+                    self.mending.tell(
+                        f"queue {queue.queue_id} of {queue.topic} has no message in the log any more"
+                    )
                 continue
             first, behind, mended, lost = state
             gone = max(queue.end_entry - behind, 0)
@@ -179,14 +203,15 @@ cdef class Comparison:
             if mended or gone or lost:
                 sync(queue)
                 self.mending.tell(
-                    f"queue {queue.queue_id} of {queue.topic} was built again from the log: {mended} entries put right, {gone} cut, "
+                    f"queue {queue.queue_id} of {queue.topic} was built again from the log: "
+                    f"{mended} entries put right, {gone} cut, "
                     f"{lost} of messages that are lost"
                 )
 
 
 cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1:
-    """Whether an entry points to the record that it is for; a blank points to none, a light queue's record names another
-    one. `gone`: the answer for a record below the log's start."""
+    """Whether an entry points to the record that it is for; a blank points to none, a light queue's record
+    names another one. `gone`: the answer for a record below the log's start."""
     cdef uint8_t at[ENTRY_BYTES]
     cdef RecordView view
     cdef bytes topic
@@ -207,7 +232,8 @@ cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) ex
     topic = os.fsencode(queue.topic)
     return (
         view.queue_id == queue.queue_id and view.queue_offset == entry
-        and view.topic.length == len(topic) and memcmp(view.topic.at, PyBytes_AS_STRING(topic), len(topic)) == 0
+        and view.topic.length == len(topic)
+        and memcmp(view.topic.at, PyBytes_AS_STRING(topic), len(topic)) == 0
     )
 
 
@@ -233,7 +259,9 @@ cdef bint points_to(ConsumeQueue queue, int64_t entry, int64_t physical_offset) 
     return queue.look(entry, at) and get_i64(at) == physical_offset
 
 
-cdef bint has(ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
+cdef bint has(
+    ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
+) except -1:
     cdef const uint8_t *at = queue.entry_at(entry)
     return (
         at is not NULL and get_i64(at) == physical_offset and get_i32(at + ENTRY_AT_SIZE) == size

@@ -1,13 +1,14 @@
 # One queue of one topic: 20-byte entries that point into the log. Entry n lies at byte n * 20.
 #
-# Offsets count entries. min_entry <= visible <= end_entry <= next_entry: what may be read starts at `min_entry`, is
-# confirmed below `visible`, is in the file below `end_entry`, and is promised to staged messages below `next_entry`.
+# Offsets count entries. min_entry <= visible <= end_entry <= next_entry: what may be read starts at
+# `min_entry`, is confirmed below `visible`, is in the file below `end_entry`, and is promised to staged
+# messages below `next_entry`.
 #
-# Files are mapped when they are first needed (mappings), no descriptor stays open. Entries are stores into a shared mapping below
-# zeros that were written first (4 KiB, then doubling to 256 KiB): one pwrite for each queue and turn would cost more than
-# all the rest of a turn with many topics.
-# A queue file carries no checksum: the log is the truth, and whatever is missing or behind is rebuilt from it.
-# Owner: store. Thread: the appender's.
+# Files are mapped when they are first needed (mappings), no descriptor stays open. Entries are stores into a
+# shared mapping below zeros that were written first (4 KiB, then doubling to 256 KiB): one pwrite for each
+# queue and turn would cost more than all the rest of a turn with many topics.
+# A queue file carries no checksum: the log is the truth, and whatever is missing or behind is rebuilt from
+# it. Owner: store. Thread: the appender's.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -15,6 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.segment cimport Segment
+
 
 @cython.final
 cdef class ConsumeQueue:
@@ -24,7 +26,8 @@ cdef class ConsumeQueue:
     cdef int64_t run                      # for the appender: number of its run that came here last
     cdef readonly int64_t end_entry, next_entry, visible
     cdef readonly int64_t max_physical    # end of the last record that is in the queue
-    cdef uint8_t *tail                    # memory of the entries from `tail_from` to `tail_until`, whose disk blocks are
+    # memory of the entries from `tail_from` to `tail_until`, whose disk blocks are
+    cdef uint8_t *tail
     cdef int64_t tail_from, tail_until    # there, too, as long as no more than `tail_seen` mappings went
     cdef int64_t tail_seen
     cdef int32_t of_keys                  # how hashes of its topic's keys begin

@@ -1,4 +1,5 @@
-"""ConsumeQueue: the entries of one topic and queue (see consumequeue.pxd). Knows the log only to ask for store times."""
+"""ConsumeQueue: the entries of one topic and queue (see consumequeue.pxd). Knows the log only to ask for
+store times."""
 
 import os
 import sys
@@ -80,7 +81,8 @@ cdef class ConsumeQueue:
         return 0
 
     cdef int find_end(self) except -1:
-        """The end is where the last file with entries has its first invalid one; files behind it are empty ones."""
+        """The end is where the last file with entries has its first invalid one; files behind it are empty
+        ones."""
         cdef uint8_t last[ENTRY_BYTES]
         cdef Segment file
         cdef int64_t count
@@ -124,14 +126,18 @@ cdef class ConsumeQueue:
         if at >= file.base:                   # what is appended, and most of what is read: without a division
             return file if at - file.base < self.file_bytes else None
         n = (at - (<Segment> self.files[0]).base) // self.file_bytes
-        return <Segment> self.files[n] if at >= (<Segment> self.files[0]).base and n < len(self.files) else None
+        return (
+            <Segment> self.files[n] if at >= (<Segment> self.files[0]).base
+            and n < len(self.files) else None
+        )
 
     cdef const uint8_t *entry_at(self, int64_t entry) except? NULL:
         cdef int64_t count
         return self.run_at(entry, &count)
 
     cdef const uint8_t *run_at(self, int64_t entry, int64_t *count) except? NULL:
-        """Borrowed entries from there to the end of their file or of the queue; NULL without an exception if none. OSError."""
+        """Borrowed entries from there to the end of their file or of the queue; NULL without an exception if
+        none. OSError."""
         cdef Segment file = self.file_of(entry) if entry < self.end_entry else None
         count[0] = 0
         if file is None:
@@ -192,9 +198,11 @@ cdef class ConsumeQueue:
             entry += 1024
 
     def arrays(self):
-        """The entries as numpy views over the mapped files, in order: one structured array a file, nothing copied.
+        """The entries as numpy views over the mapped files, in order: one structured array a file, nothing
+        copied.
 
-        Fields: physical_offset, size, tags_code, big-endian. A queue that is closed keeps the mapping until views are gone.
+        Fields: physical_offset, size, tags_code, big-endian. A queue that is closed keeps the mapping until
+        views are gone.
         """
         import numpy
 
@@ -209,7 +217,8 @@ cdef class ConsumeQueue:
         return views
 
     def offset_by_time(self, CommitLog log not None, int64_t timestamp_ms, bint upper=False):
-        """The first entry stored at or after a time (upper: the last one at or before it), within the queue."""
+        """The first entry stored at or after a time (upper: the last one at or before it), within the
+        queue."""
         cdef int64_t low = self.min_entry, high = self.visible, middle, stored
         while low < high:
             middle = (low + high) // 2
@@ -233,7 +242,8 @@ cdef class ConsumeQueue:
     # ---- appending ----
 
     cdef uint8_t *promise(self) except NULL:
-        """Take the place `next_entry`, its disk block and its memory, where it is now. OSError: the place is not taken."""
+        """Take the place `next_entry`, its disk block and its memory, where it is now. OSError: the place is
+        not taken."""
         cdef uint8_t *place = self.place(self.next_entry)
         self.next_entry += 1
         return place
@@ -264,7 +274,8 @@ cdef class ConsumeQueue:
         if file is None:
             file = <Segment> self.make_file(entry * ENTRY_BYTES)
         if (entry + 1) * ENTRY_BYTES - file.base > file.reserved:
-            file.reserved = max(file.reserved, entry * ENTRY_BYTES - file.base)  # entries stand below, whatever was counted
+            # entries stand below, whatever was counted
+            file.reserved = max(file.reserved, entry * ENTRY_BYTES - file.base)
             status = file.reserve((entry + 1) * ENTRY_BYTES - file.base, RESERVE_STEP_MAX)
         if status < 0:
             raise OSError(-status, os.strerror(-status), file.path)
@@ -300,10 +311,10 @@ cdef class ConsumeQueue:
     # ---- cutting ----
 
     cdef int truncate(self, int64_t physical_offset) except -1:
-        """Take out every entry whose record does not end at or below the log's end; their bytes are zeroed."""
+        """Take out every entry whose record does not end at or below the log's end; their bytes are
+        zeroed."""
         cdef const uint8_t *at
         cdef Segment file
-        cdef int64_t position
         self.min_physical = -1
         while self.end_entry > self.min_entry and not 0 < self.max_physical <= physical_offset:
             at = self.entry_at(self.end_entry - 1)
@@ -314,7 +325,11 @@ cdef class ConsumeQueue:
             memset(<uint8_t *> at, 0, ENTRY_BYTES)
             self.end_entry -= 1
             self.dirty = True
-        while self.files and (<Segment> self.files[-1]).base >= self.end_entry * ENTRY_BYTES and len(self.files) > 1:
+        while (
+            self.files
+            and (<Segment> self.files[-1]).base >= self.end_entry * ENTRY_BYTES
+            and len(self.files) > 1
+        ):
             file = self.files.pop()
             file.discard()
             self.named = True
@@ -329,7 +344,9 @@ cdef class ConsumeQueue:
         cdef uint8_t last[ENTRY_BYTES]
         if self.end_entry == self.min_entry or not self.look(self.end_entry - 1, last):
             return 0
-        return 0 if get_i32(last + ENTRY_AT_SIZE) == PRE_BLANK_SIZE else get_i64(last) + get_i32(last + ENTRY_AT_SIZE)
+        if get_i32(last + ENTRY_AT_SIZE) == PRE_BLANK_SIZE:
+            return 0
+        return get_i64(last) + get_i32(last + ENTRY_AT_SIZE)
 
     cdef int correct_min(self, int64_t min_physical) except -1:
         """Entries whose record is gone are not readable any more; blanks never are."""
@@ -340,7 +357,10 @@ cdef class ConsumeQueue:
         while low < high:
             if not self.look(middle, at):
                 raise OSError(EIO, "an entry is missing", self.folder)
-            if get_i64(at) < min_physical or (get_i64(at) == 0 and get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE):
+            if (
+                get_i64(at) < min_physical
+                or (get_i64(at) == 0 and get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE)
+            ):
                 low = middle + 1
             else:
                 high = middle
@@ -352,13 +372,18 @@ cdef class ConsumeQueue:
         return 0
 
     def drop_old_files(self, int64_t at_most):
-        """Delete files that lie wholly below the first readable entry, oldest first; the last one stays. How many.
+        """Delete files that lie wholly below the first readable entry, oldest first; the last one stays. How
+        many.
 
         A file that cannot be deleted stays, and those behind it: OSError.
         """
         cdef Segment file
         cdef int count = 0
-        while count < at_most and len(self.files) > 1 and (<Segment> self.files[1]).base <= self.min_entry * ENTRY_BYTES:
+        while (
+            count < at_most
+            and len(self.files) > 1
+            and (<Segment> self.files[1]).base <= self.min_entry * ENTRY_BYTES
+        ):
             if (<Segment> self.files[1]).base >= self.synced_entry * ENTRY_BYTES:
                 break  # nothing on the disk would say where the queue ends
             file = self.files[0]
@@ -378,8 +403,8 @@ cdef class ConsumeQueue:
             os.rmdir(self.folder)
 
     def sync(self):
-        """Bring the entries to disk; another thread may call it, a file closed meanwhile needs no sync. Whether its
-        folder must be synced, too. OSError."""
+        """Bring the entries to disk; another thread may call it, a file closed meanwhile needs no sync.
+        Whether its folder must be synced, too. OSError."""
         cdef Segment file
         cdef int status
         cdef int64_t end = self.end_entry

@@ -1,9 +1,9 @@
 # From a record to its queue entry and its keys: one logic for what is appended and for what recovery finds.
 #
-# `stage` promises a place in the queue and room in the index before the log is written, so that `apply`, behind the
-# log's write, needs no disk block any more. Entries that are applied and not yet confirmed wait in `unconfirmed`.
-# The vectors hold borrowed pointers to queues, which `queues` keeps alive: `forget` takes them out before a queue goes.
-# Owner: store. Thread: the appender's.
+# `stage` promises a place in the queue and room in the index before the log is written, so that `apply`,
+# behind the log's write, needs no disk block any more. Entries that are applied and not yet confirmed wait in
+# `unconfirmed`. The vectors hold borrowed pointers to queues, which `queues` keeps alive: `forget` takes them
+# out before a queue goes. Owner: store. Thread: the appender's.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,13 +17,15 @@ from firearrow._native.store.record cimport Properties, RecordView, Text
 
 cdef struct Staged:
     void *queue                   # a ConsumeQueue, NULL where the record has no entry
-    const uint8_t *place          # where its entry was to stand when it was staged; only to call for that memory
+    # where its entry was to stand when it was staged; only to call for that memory
+    const uint8_t *place
     int64_t physical_offset, tags_code, store_time
     int32_t size, hashes
 
 cdef struct Unconfirmed:
     void *queue
     int64_t end
+
 
 @cython.final
 cdef class Dispatch:
@@ -35,11 +37,13 @@ cdef class Dispatch:
     cdef KeyIndex index                    # None where messages are not indexed
     cdef Comparison comparison             # None but while queues are compared with the whole log
     cdef list recent                       # of a recovery: name, ConsumeQueue, … by a hash of both names
-    cdef int64_t gaps, begun               # of a recovery: places that no record was for · queues that began behind place 0
+    # of a recovery: places that no record was for · queues that began behind place 0
+    cdef int64_t gaps, begun
     cdef tuple delay_levels_ms
     cdef bint lmq                          # records may name light queues that get an entry, too
     cdef readonly int64_t lights           # how many light queues there are
-    cdef readonly int64_t forgotten        # how many topics' queues were deleted: who keeps a queue looks it up again
+    # how many topics' queues were deleted: who keeps a queue looks it up again
+    cdef readonly int64_t forgotten
     cdef Staged *staged
     cdef Py_ssize_t staged_count, staged_room
     cdef KeyHashes hashes                  # of what is staged
@@ -47,7 +51,10 @@ cdef class Dispatch:
     cdef Py_ssize_t unconfirmed_from, unconfirmed_count, unconfirmed_room
 
     cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make)
-    cdef int stage(self, ConsumeQueue queue, const Text *topic, const Properties *properties, int64_t physical_offset, int32_t size, int64_t store_time) except -1
+    cdef int stage(
+        self, ConsumeQueue queue, const Text *topic, const Properties *properties, int64_t physical_offset,
+        int32_t size, int64_t store_time,
+    ) except -1
     cdef int apply(self, bint confirmed) except -1
     cdef void call_for(self) noexcept
     cdef void drop_staged(self) noexcept
@@ -60,7 +67,11 @@ cdef class Dispatch:
     cdef void lost(self, int64_t length) noexcept
     cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size) except -1
     cdef int wait(self, void *queue, int64_t end) except -1
-    cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1
-    cdef int64_t tags_code_of(self, const Text *topic, const Properties *properties, int64_t store_time) noexcept
+    cdef int restore_multi(
+        self, const RecordView *view, const Properties *properties, int64_t tags_code
+    ) except -1
+    cdef int64_t tags_code_of(
+        self, const Text *topic, const Properties *properties, int64_t store_time
+    ) noexcept
 
 cdef list multi_entries(const Properties *properties)

@@ -1,4 +1,5 @@
-"""Dispatch: queue entries and index keys of records (see dispatch.pxd). Knows Apache's rules of who gets an entry."""
+"""Dispatch: queue entries and index keys of records (see dispatch.pxd). Knows Apache's rules of who gets an
+entry."""
 
 import os
 from contextlib import suppress
@@ -51,7 +52,9 @@ def multi_names(bytes names not None, bytes entries not None):
 cdef list multi_entries(const Properties *properties):
     return multi_names(
         PyBytes_FromStringAndSize(<const char *> properties.multi_names.at, properties.multi_names.length),
-        PyBytes_FromStringAndSize(<const char *> properties.multi_offsets.at, properties.multi_offsets.length),
+        PyBytes_FromStringAndSize(
+            <const char *> properties.multi_offsets.at, properties.multi_offsets.length
+        ),
     )
 
 
@@ -60,7 +63,8 @@ cdef inline bint begins(const Text *topic, const char *prefix, Py_ssize_t length
 
 
 cdef bint allows_multi(const Text *topic) noexcept nogil:
-    """Retries, dead letters, system topics and what is delayed are not dispatched to light queues, whatever they name."""
+    """Retries, dead letters, system topics and what is delayed are not dispatched to light queues, whatever
+    they name."""
     return not (
         begins(topic, b"%RETRY%", 7) or begins(topic, b"%DLQ%", 5) or begins(topic, b"rmq_sys_", 8)
         or (topic.length == 19 and begins(topic, b"SCHEDULE_TOPIC_XXXX", 19))
@@ -89,9 +93,11 @@ cdef class Dispatch:
         PyMem_Free(self.unconfirmed)
 
     def load(self, mending not None):
-        """Open every queue that has a folder, mended. StoreForeign: all queue files have another size. OSError."""
+        """Open every queue that has a folder, mended. StoreForeign: all queue files have another size.
+        OSError."""
         make_folder(self.folder)
-        for topic, queue_id, folder in mended_queues(self.folder, self.queue_file_bytes, QUEUE_ID_MAX, mending):
+        queues = mended_queues(self.folder, self.queue_file_bytes, QUEUE_ID_MAX, mending)
+        for topic, queue_id, folder in queues:
             queue = ConsumeQueue.open(folder, topic, queue_id, self.queue_file_bytes, self.mappings)
             queue.strays = self.strays
             self.queues[os.fsencode(topic), queue_id] = queue
@@ -116,7 +122,8 @@ cdef class Dispatch:
         if found is None and make:
             name = os.fsdecode(topic)
             found = ConsumeQueue(
-                os.path.join(self.folder, name, str(queue_id)), name, queue_id, self.queue_file_bytes, self.mappings
+                os.path.join(self.folder, name, str(queue_id)), name, queue_id, self.queue_file_bytes,
+                self.mappings
             )
             found.strays = self.strays
             self.queues[topic, queue_id] = found
@@ -126,8 +133,8 @@ cdef class Dispatch:
     # ---- appending ----
 
     cdef int stage(
-        self, ConsumeQueue queue, const Text *topic, const Properties *properties, int64_t physical_offset, int32_t size,
-        int64_t store_time,
+        self, ConsumeQueue queue, const Text *topic, const Properties *properties, int64_t physical_offset,
+        int32_t size, int64_t store_time,
     ) except -1:
         """Plan one record's entry and keys; `queue` None: keys only. OSError: nothing was planned."""
         cdef KeyHashes hashes = self.hashes
@@ -155,8 +162,8 @@ cdef class Dispatch:
         return 0
 
     cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size) except -1:
-        """Plan an entry in each light queue that the record names, at the place that it says. If one cannot be,
-        nothing of the record is planned: PutRefused, OSError."""
+        """Plan an entry in each light queue that the record names, at the place that it says. If one cannot
+        be, nothing of the record is planned: PutRefused, OSError."""
         cdef Py_ssize_t first = self.staged_count - 1
         cdef const uint8_t *place
         cdef Staged *plan
@@ -166,7 +173,9 @@ cdef class Dispatch:
                 queue = self.queue_of(name, 0, True)
                 if not name.startswith(LMQ_PREFIX) or entry != queue.next_entry:
                     raise PutRefused(PutStatus.MESSAGE_ILLEGAL, "INNER_MULTI_QUEUE_OFFSET")
-                self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
+                self.staged = <Staged *> grown(
+                    self.staged, &self.staged_room, self.staged_count, sizeof(Staged)
+                )
                 place = queue.promise()
                 plan = &self.staged[self.staged_count]
                 plan[0] = self.staged[first]
@@ -185,7 +194,7 @@ cdef class Dispatch:
     cdef int apply(self, bint confirmed) except -1:
         """The log holds what was staged: put the entries and keys."""
         cdef Py_ssize_t n, key = 0
-        cdef int32_t left
+        cdef int32_t _left
         cdef Staged *plan
         self.call_for()
         for n in range(self.staged_count):
@@ -196,14 +205,15 @@ cdef class Dispatch:
                     (<ConsumeQueue> plan.queue).visible += 1
                 else:
                     self.wait(plan.queue, plan.physical_offset + plan.size)
-            for left in range(plan.hashes):
+            for _left in range(plan.hashes):
                 self.index.put(self.hashes.at[key], plan.physical_offset, plan.store_time)
                 key += 1
         self.staged_count = self.hashes.count = 0
         return 0
 
     cdef void call_for(self) noexcept:
-        """With many queues and keys every entry is somewhere else: all that memory comes sooner than one after another."""
+        """With many queues and keys every entry is somewhere else: all that memory comes sooner than one
+        after another."""
         cdef Py_ssize_t n
         for n in range(self.staged_count):
             prefetch_write(self.staged[n].place)
@@ -213,7 +223,10 @@ cdef class Dispatch:
     cdef int wait(self, void *queue, int64_t end) except -1:
         if self.unconfirmed_from > 4096 and self.unconfirmed_from * 2 > self.unconfirmed_count:
             self.unconfirmed_count -= self.unconfirmed_from
-            memmove(self.unconfirmed, self.unconfirmed + self.unconfirmed_from, self.unconfirmed_count * sizeof(Unconfirmed))
+            memmove(
+                self.unconfirmed, self.unconfirmed + self.unconfirmed_from,
+                self.unconfirmed_count * sizeof(Unconfirmed),
+            )
             self.unconfirmed_from = 0
         self.unconfirmed = <Unconfirmed *> grown(
             self.unconfirmed, &self.unconfirmed_room, self.unconfirmed_count, sizeof(Unconfirmed)
@@ -247,8 +260,8 @@ cdef class Dispatch:
         return 0
 
     def sync(self):
-        """Bring the entries of all queues to disk, and the names of their files; another thread may call it. How many
-        queues had something. OSError."""
+        """Bring the entries of all queues to disk, and the names of their files; another thread may call it.
+        How many queues had something. OSError."""
         cdef ConsumeQueue queue
         named = []
 
@@ -263,7 +276,11 @@ cdef class Dispatch:
         try:
             dirty = [queue for queue in list(self.queues.values()) if queue.dirty or queue.named]
             abreast(bring, dirty)
-            folders = {f for queue in named for f in (queue.folder, os.path.dirname(queue.folder), self.folder)}
+            folders = {
+                folder
+                for queue in named
+                for folder in (queue.folder, os.path.dirname(queue.folder), self.folder)
+            }
             abreast(bring_names, list(folders))
             return len(dirty)
         except OSError:
@@ -314,14 +331,19 @@ cdef class Dispatch:
         return 0
 
     cdef ConsumeQueue queue_named(self, const Text *topic, int32_t queue_id):
-        """The queue of a record that recovery found, made if need be; None if its names cannot be those of one. The last
-        ones are remembered by a hash of their names: a log of many small records asks for millions."""
+        """The queue of a record that recovery found, made if need be; None if its names cannot be those of
+        one. The last ones are remembered by a hash of their names: a log of many small records asks for
+        millions."""
         cdef unsigned int place = <unsigned int> java_hash_more(queue_id, topic.at, topic.length) % RECENT
         cdef bytes name
         if self.recent is None:
             self.recent = [None] * (2 * RECENT)
         name = <bytes> self.recent[2 * place]
-        if name is not None and len(name) == topic.length and memcmp(<const char *> name, topic.at, topic.length) == 0:
+        if (
+            name is not None
+            and len(name) == topic.length
+            and memcmp(<const char *> name, topic.at, topic.length) == 0
+        ):
             if (<ConsumeQueue> self.recent[2 * place + 1]).queue_id == queue_id:
                 return <ConsumeQueue> self.recent[2 * place + 1]
         name = PyBytes_FromStringAndSize(<const char *> topic.at, topic.length)
@@ -333,14 +355,21 @@ cdef class Dispatch:
     cdef int restore(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1:
-        """Put one entry at its place unless it is there. A gap before it is noted: queues must be compared then. OSError."""
+        """Put one entry at its place unless it is there. A gap before it is noted: queues must be compared
+        then. OSError."""
         if self.comparison is not None:
             self.comparison.place(queue, entry, physical_offset, size, tags_code)
             return 0
         if physical_offset < queue.max_physical:
             return 0
-        if entry < queue.end_entry or (entry > queue.end_entry and queue.files) or not is_possible(entry, physical_offset):
-            self.gaps += entry < queue.min_entry or entry >= queue.end_entry or not points_to(queue, entry, physical_offset)
+        if (
+            entry < queue.end_entry
+            or (entry > queue.end_entry and queue.files)
+            or not is_possible(entry, physical_offset)
+        ):
+            self.gaps += (
+                not queue.min_entry <= entry < queue.end_entry or not points_to(queue, entry, physical_offset)
+            )
             return 0
         if entry > queue.end_entry:
             self.begun += 1
@@ -354,24 +383,34 @@ cdef class Dispatch:
         if self.comparison is not None:
             self.comparison.lost_bytes += length
 
-    cdef int restore_multi(self, const RecordView *view, const Properties *properties, int64_t tags_code) except -1:
+    cdef int restore_multi(
+        self, const RecordView *view, const Properties *properties, int64_t tags_code
+    ) except -1:
         for name, entry in multi_entries(properties):
             queue_id = 0 if name.startswith(LMQ_PREFIX) else view.queue_id
-            self.restore(self.queue_of(name, queue_id, True), entry, view.physical_offset, view.size, tags_code)
+            self.restore(
+                self.queue_of(name, queue_id, True), entry, view.physical_offset, view.size, tags_code
+            )
         return 0
 
     # ---- what a record's properties say ----
 
-    cdef int64_t tags_code_of(self, const Text *topic, const Properties *properties, int64_t store_time) noexcept:
+    cdef int64_t tags_code_of(
+        self, const Text *topic, const Properties *properties, int64_t store_time
+    ) noexcept:
         """Java's hash of the whole TAGS value; in the schedule topic the time of delivery."""
         cdef int64_t level = 0
         cdef Py_ssize_t n
-        if properties.delay.length and topic.length == 19 and memcmp(topic.at, b"SCHEDULE_TOPIC_XXXX", 19) == 0:
+        if (
+            properties.delay.length
+            and topic.length == 19
+            and memcmp(topic.at, b"SCHEDULE_TOPIC_XXXX", 19) == 0
+        ):
             for n in range(min(properties.delay.length, <Py_ssize_t> 9)):
-                if not 48 <= properties.delay.at[n] <= 57:
+                if not c'0' <= properties.delay.at[n] <= c'9':
                     level = 0
                     break
-                level = level * 10 + properties.delay.at[n] - 48
+                level = level * 10 + properties.delay.at[n] - c'0'
             if level > 0:
                 level = min(level, <int64_t> len(self.delay_levels_ms))
                 return store_time + (<int64_t> self.delay_levels_ms[level - 1] if level > 0 else 1000)

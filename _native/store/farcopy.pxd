@@ -1,6 +1,7 @@
-# Copies of what lies far away: bodies in the mapped log that no cache holds. The processor's own string copy asks ahead
-# without end where loads ask a few lines ahead only: of 1 KiB from memory 91 ns instead of 232 (Zen 5). Where it is slow
-# (no ERMS) or hardly begins (short texts) it is memcpy. `to` and `at` do not overlap.
+# Copies of what lies far away: bodies in the mapped log that no cache holds. The processor's own string copy
+# asks ahead without end where loads ask a few lines ahead only: of 1 KiB from memory 91 ns instead of 232
+# (Zen 5). Where it is slow (no ERMS) or hardly begins (short texts) it is memcpy. `to` and `at` do not
+# overlap.
 
 cdef extern from *:
     """

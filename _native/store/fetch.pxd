@@ -1,7 +1,8 @@
-# Apache's getMessage: which records of a queue a pull gets (store-and-broker §3.1), copied once into one bytes object.
+# Apache's getMessage: which records of a queue a pull gets (store-and-broker §3.1), copied once into one
+# bytes object.
 #
-# The tag is tested on the queue entry before the log is touched; what is picked is noted as (place, size), added up,
-# and copied at the end. Borrowed pointers live for one call. Thread: the appender's.
+# The tag is tested on the queue entry before the log is touched; what is picked is noted as (place, size),
+# added up, and copied at the end. Borrowed pointers live for one call. Thread: the appender's.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -21,19 +22,21 @@ cdef enum:
     FOUND = 0
     PICKED_MAX = 1024
 
-cdef struct Scan:                 # `picked` is the caller's, with room for as many as it asks for, PICKED_MAX at most
+# `picked` is the caller's, with room for as many as it asks for, PICKED_MAX at most
+cdef struct Scan:
     Picked *picked
     int64_t count, bytes, next_offset, last_physical
     int status
 
-# Walk the entries of one queue file from `offset`, which lies between min and max; Apache's order of tests. An entry has
-# one of `codes`, unless there are none, one of `tags`, unless it is None, and `accept` is asked at last. OSError.
+# Walk the entries of one queue file from `offset`, which lies between min and max; Apache's order of tests.
+# An entry has one of `codes`, unless there are none, one of `tags`, unless it is None, and `accept` is asked
+# at last. OSError.
 cdef int pick(
-    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count, int64_t max_bytes,
-    const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,
+    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count,
+    int64_t max_bytes, const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,
 ) except -1
 cdef void copy_picked(const Scan *scan, uint8_t *to) noexcept nogil
 cdef object fetch(
-    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count, int64_t max_bytes,
-    object tags, object accept,
+    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count,
+    int64_t max_bytes, object tags, object accept,
 )

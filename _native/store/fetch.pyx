@@ -14,7 +14,8 @@ from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.astray cimport brought_back
 from firearrow._native.store.farcopy cimport copy_far
 from firearrow._native.store.layout cimport (
-    AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
+    AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE,
+    RECORD_FIXED_BYTES,
 )
 from firearrow._native.store.comparison cimport agrees
 from firearrow._native.store.dispatch cimport multi_entries
@@ -58,8 +59,8 @@ def nothing(status, next_offset, low, high):
 
 
 cdef object fetch(
-    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count, int64_t max_bytes,
-    object tags, object accept,
+    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count,
+    int64_t max_bytes, object tags, object accept,
 ):
     cdef Scan scan
     if queue is None or queue.visible == 0:
@@ -75,9 +76,13 @@ cdef object fetch(
     if scan.picked is NULL:
         raise MemoryError()
     try:
-        pick(log, queue, limits, offset, min(max(max_count, 1), <int64_t> PICKED_MAX), max_bytes, NULL, 0, tags, accept, &scan)
+        pick(
+            log, queue, limits, offset, min(max(max_count, 1), <int64_t> PICKED_MAX), max_bytes, NULL, 0,
+            tags, accept, &scan,
+        )
         if scan.status == MESSAGE_WAS_REMOVING:
-            queue.correct_min(log.min_offset)  # the log's start has moved, and the queue's turn has not come yet
+            # the log's start has moved, and the queue's turn has not come yet
+            queue.correct_min(log.min_offset)
             if offset < queue.min_entry:
                 return nothing(GetStatus.OFFSET_TOO_SMALL, queue.min_entry, queue.min_entry, high)
         far_behind = scan.last_physical >= 0 and log.written - scan.last_physical > limits.in_memory_bytes
@@ -89,8 +94,8 @@ cdef object fetch(
 
 
 cdef int pick(
-    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count, int64_t max_bytes,
-    const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,
+    CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count,
+    int64_t max_bytes, const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,
 ) except -1:
     cdef int64_t run, n, physical, window
     cdef int32_t size, code
@@ -110,7 +115,9 @@ cdef int pick(
     for n in range(run):
         physical = get_i64(entry)
         size = get_i32(entry + ENTRY_AT_SIZE)
-        if is_full(limits, scan, size, log.written - physical <= limits.in_memory_bytes, max_count, total_max):
+        if is_full(
+            limits, scan, size, log.written - physical <= limits.in_memory_bytes, max_count, total_max
+        ):
             break
         scan.next_offset = offset + n + 1
         scan.last_physical = physical
@@ -158,9 +165,11 @@ cdef inline bint is_full(
     return scan.bytes + size > limits.bytes_on_disk or scan.count > limits.count_on_disk - 1
 
 
-cdef const uint8_t *record_bytes(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical, int32_t *size) except? NULL:
-    """The record that an entry points to; one that leads astray is put right if its record is near. NULL without an
-    exception if it is gone, or a damaged one is there."""
+cdef const uint8_t *record_bytes(
+    CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical, int32_t *size
+) except? NULL:
+    """The record that an entry points to; one that leads astray is put right if its record is near. NULL
+    without an exception if it is gone, or a damaged one is there."""
     cdef int64_t available = 0
     cdef const uint8_t *at
     if size[0] == PRE_BLANK_SIZE or is_gone(log, queue, entry, physical):
@@ -168,17 +177,25 @@ cdef const uint8_t *record_bytes(CommitLog log, ConsumeQueue queue, int64_t entr
     if size[0] >= RECORD_FIXED_BYTES and log.start() <= physical <= log.written - size[0]:
         at = staged_last(log, physical, size[0], log.bytes_at(physical, &available))
         if at is not NULL and size[0] <= available and get_i32(at) == size[0] and (
-            get_i64(at + AT_QUEUE_OFFSET) == entry and get_i32(at + AT_QUEUE_ID) == queue.queue_id or is_also_for(log, queue, entry, physical)
+            get_i64(at + AT_QUEUE_OFFSET) == entry and get_i32(at + AT_QUEUE_ID) == queue.queue_id
+            or is_also_for(log, queue, entry, physical)
         ) and (physical >= log.trusted or is_whole(log, queue, entry, physical)):
             return at
     log.refused += 1
     return brought_back(log, queue, entry, size)
 
 
-cdef inline const uint8_t *staged_last(CommitLog log, int64_t physical, int64_t size, const uint8_t *mapped) noexcept:
-    """Bytes that the last turn wrote still stand where it staged them, as long as nothing new is staged: pulls that it
-    woke touch no page that is not mapped yet. Others are where they are mapped."""
-    if log.staging_bytes or log.staging is NULL or physical < log.staging_base or physical + size > log.written:
+cdef inline const uint8_t *staged_last(
+    CommitLog log, int64_t physical, int64_t size, const uint8_t *mapped
+) noexcept:
+    """Bytes that the last turn wrote still stand where it staged them, as long as nothing new is staged:
+    pulls that it woke touch no page that is not mapped yet. Others are where they are mapped."""
+    if (
+        log.staging_bytes
+        or log.staging is NULL
+        or physical < log.staging_base
+        or physical + size > log.written
+    ):
         return mapped
     return log.staging + (physical - log.staging_base)
 

@@ -1,8 +1,10 @@
-# A thread that brings the log to the disk as soon as it is asked to: what is asked for while a sync runs goes with the next
-# one. It never takes the GIL, so a busy loop does not keep it waiting; it tells the loop through an eventfd.
+# A thread that brings the log to the disk as soon as it is asked to: what is asked for while a sync runs goes
+# with the next one. It never takes the GIL, so a busy loop does not keep it waiting; it tells the loop
+# through an eventfd.
 #
-# Ownership: descriptors are the segments', which stay open while they are in a batch. `coming` belongs to who holds the
-# lock, `going` to the thread. Order: `heard` raises what the log calls flushed; nobody is answered before.
+# Ownership: descriptors are the segments', which stay open while they are in a batch. `coming` belongs to who
+# holds the lock, `going` to the thread. Order: `heard` raises what the log calls flushed; nobody is answered
+# before.
 #
 # Threads: `ask`, `heard`, `stop` are the loop's.
 

@@ -29,14 +29,16 @@ cdef uint32_t whole_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
 
 
 cdef inline unsigned int polynomial(uint64_t eight) noexcept nogil:
-    """Of eight ASCII bytes, the first one lowest: pairs in 16-bit lanes, fours in 32-bit ones, none of which runs over."""
+    """Of eight ASCII bytes, the first one lowest: pairs in 16-bit lanes, fours in 32-bit ones, none of which
+    runs over."""
     eight = (eight & 0x00FF00FF00FF00FFULL) * 31 + (eight >> 8 & 0x00FF00FF00FF00FFULL)
     eight = (eight & 0x0000FFFF0000FFFFULL) * 961 + (eight >> 16 & 0x0000FFFF0000FFFFULL)
     return <unsigned int> eight * P4 + <unsigned int> (eight >> 32)
 
 
 cdef int32_t java_hash_more(int32_t hash, const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    """Go on hashing the UTF-16 units of UTF-8 text. A broken sequence counts as Java's replacement character."""
+    """Go on hashing the UTF-16 units of UTF-8 text. A broken sequence counts as Java's replacement
+    character."""
     cdef const uint8_t *end = at + length
     cdef unsigned int value = <unsigned int> hash
     cdef unsigned int point

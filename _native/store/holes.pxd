@@ -1,9 +1,10 @@
-# Holes: stretches of the log that hold no good record although good ones stand behind them (damage, never a torn tail).
+# Holes: stretches of the log that hold no good record although good ones stand behind them (damage, never a
+# torn tail).
 #
-# `next_good` finds where the log goes on: a record is good there if everything is that makes a record good, its own
-# offset above all. `bridge` makes the stretch something that every broker walks over: records of a rolled back transaction,
-# which no queue and no index has, or a blank up to the segment's end. What stood there is kept aside first.
-# Thread: the appender's, at the open.
+# `next_good` finds where the log goes on: a record is good there if everything is that makes a record good,
+# its own offset above all. `bridge` makes the stretch something that every broker walks over: records of a
+# rolled back transaction, which no queue and no index has, or a blank up to the segment's end. What stood
+# there is kept aside first. Thread: the appender's, at the open.
 
 from libc.stdint cimport int64_t
 

@@ -26,7 +26,8 @@ cdef enum:
 # ---- where it goes on ----
 
 cdef int64_t next_good(CommitLog log, int64_t at, RecordView *view) except -2:
-    """The first good record behind the bad one at `at`, in its segment or in a later one; -1 if there is none."""
+    """The first good record behind the bad one at `at`, in its segment or in a later one; -1 if there is
+    none."""
     cdef Segment segment
     cdef int64_t found, start = at + RECORD_FIXED_BYTES
     for segment in log.segments:
@@ -58,7 +59,9 @@ cdef int64_t good_in(CommitLog log, Segment segment, int64_t start, RecordView *
     return -1
 
 
-cdef int64_t good_between(CommitLog log, Segment segment, int64_t low, int64_t high, RecordView *view) except -2:
+cdef int64_t good_between(
+    CommitLog log, Segment segment, int64_t low, int64_t high, RecordView *view
+) except -2:
     """Of a data stretch of the file; a record may begin in front of it."""
     cdef int64_t at = low
     while True:
@@ -82,7 +85,10 @@ cdef int64_t candidate(const uint8_t *map, int64_t base, int64_t low, int64_t hi
             return -1
         position = at - AT_MAGIC - map
         magic = get_i32(at)
-        if (magic == MAGIC_V1 or magic == MAGIC_V2) and get_i64(map + position + AT_PHYSICAL_OFFSET) == base + position:
+        if (
+            (magic == MAGIC_V1 or magic == MAGIC_V2)
+            and get_i64(map + position + AT_PHYSICAL_OFFSET) == base + position
+        ):
             return position
         position += 1
     return -1
@@ -91,7 +97,8 @@ cdef int64_t candidate(const uint8_t *map, int64_t base, int64_t low, int64_t hi
 # ---- made walkable ----
 
 cdef int bridge(CommitLog log, int64_t at, int64_t behind, int64_t store_time, object mending) except -1:
-    """Lay fillers from the bad record at `at` to the good one at `behind`; told and kept by `mending`. OSError."""
+    """Lay fillers from the bad record at `at` to the good one at `behind`; told and kept by `mending`.
+    OSError."""
     cdef Segment segment
     cdef int64_t start, until
     places = []
@@ -107,7 +114,9 @@ cdef int bridge(CommitLog log, int64_t at, int64_t behind, int64_t store_time, o
         else:
             fill(segment, start, until, store_time)
     kept = f", what stood there is in {', '.join(places)}" if places else ""
-    mending.tell(f"{log.folder} is damaged from {at} to {behind}: what these {behind - at} bytes held is lost{kept}")
+    mending.tell(
+        f"{log.folder} is damaged from {at} to {behind}: what these {behind - at} bytes held is lost{kept}"
+    )
     return 0
 
 
@@ -117,7 +126,10 @@ cdef int fill(Segment segment, int64_t at, int64_t until, int64_t store_time) ex
     while at < until:
         size = until - at
         if size > FILLER_BYTES_MAX:
-            size = FILLER_BYTES_MAX if size - FILLER_BYTES_MAX >= RECORD_FIXED_BYTES else size - RECORD_FIXED_BYTES
+            if size - FILLER_BYTES_MAX >= RECORD_FIXED_BYTES:
+                size = FILLER_BYTES_MAX
+            else:
+                size -= RECORD_FIXED_BYTES
         write(segment, at, filler(size, at, store_time))
         at += size
     return 0

@@ -1,7 +1,7 @@
-# The index hashes of staged records, in the records' order: of `topic#key` for the unique key and each key, and of
-# `topic#T#tag`. One vector for all of them; a plan says how many of it are its own. `take` lays a record's hashes behind
-# the others, the caller counts them once the record is planned: those of one that was not are written over.
-# How those of a topic begin, its queues keep.
+# The index hashes of staged records, in the records' order: of `topic#key` for the unique key and each key,
+# and of `topic#T#tag`. One vector for all of them; a plan says how many of it are its own. `take` lays a
+# record's hashes behind the others, the caller counts them once the record is planned: those of one that was
+# not are written over. How those of a topic begin, its queues keep.
 # Owner: dispatch. Thread: the appender's.
 
 cimport cython
@@ -10,6 +10,7 @@ from libc.stdint cimport int32_t, uint8_t
 from firearrow._native.store.record cimport Properties
 
 cdef int32_t keys_of(const uint8_t *topic, Py_ssize_t length) noexcept nogil
+
 
 @cython.final
 cdef class KeyHashes:

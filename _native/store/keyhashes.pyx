@@ -4,6 +4,7 @@ from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr
 
 from firearrow._native.store.hash cimport index_hash, java_hash_more
+from firearrow._native.store.layout cimport KEY_SEPARATOR
 from firearrow._native.store.vector cimport grown
 
 
@@ -26,7 +27,7 @@ cdef class KeyHashes:
             self.put(place, java_hash_more(of_keys, properties.unique_key.at, properties.unique_key.length))
             place += 1
         while properties.keys.length and at < end:
-            stop = <const uint8_t *> memchr(at, 32, end - at)
+            stop = <const uint8_t *> memchr(at, KEY_SEPARATOR, end - at)
             if stop is NULL:
                 stop = end
             if stop > at:
@@ -34,7 +35,10 @@ cdef class KeyHashes:
                 place += 1
             at = stop + 1
         if properties.tags.length:
-            self.put(place, java_hash_more(java_hash_more(of_keys, b"T#", 2), properties.tags.at, properties.tags.length))
+            self.put(
+                place,
+                java_hash_more(java_hash_more(of_keys, b"T#", 2), properties.tags.at, properties.tags.length),
+            )
             place += 1
         return <int32_t> (place - self.count)
 

@@ -1,15 +1,16 @@
 # The index files: key → physical offsets (Apache's IndexFile, layout.pxd).
 #
-# One file takes entries until it is full, then the next one is made. An entry is written first, then the slot that
-# names it, then the header's count: a process killed between them leaves an entry that `take_back` finds. Entries stand
-# in the order of their physical offsets, so that the newest ones can be undone exactly, one by one.
-# Slots are reserved when a file is made, entries in steps of 1 MiB.
+# One file takes entries until it is full, then the next one is made. An entry is written first, then the slot
+# that names it, then the header's count: a process killed between them leaves an entry that `take_back`
+# finds. Entries stand in the order of their physical offsets, so that the newest ones can be undone exactly,
+# one by one. Slots are reserved when a file is made, entries in steps of 1 MiB.
 # Owner: store. Thread: the appender's; `sync` may run in another one.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from firearrow._native.store.segment cimport Segment
+
 
 @cython.final
 cdef class IndexFile:
@@ -25,6 +26,7 @@ cdef class IndexFile:
     cdef uint8_t *entry(self, int64_t number) noexcept
     cdef uint8_t *slot(self, int32_t key_hash) noexcept
 
+
 @cython.final
 cdef class KeyIndex:
     cdef readonly str folder
@@ -32,7 +34,8 @@ cdef class KeyIndex:
     cdef list files
     cdef IndexFile spare                   # the next file, made ahead
     cdef IndexFile filling                 # the last file, while it has
-    cdef int64_t room                      # memory and disk blocks for so many entries more; 0: it is to be asked
+    # memory and disk blocks for so many entries more; 0: it is to be asked
+    cdef int64_t room
     cdef bint dirty, named                 # a file holds what is not synced; the folder does
     cdef bint lost_keys                    # a file was removed that told nothing of its content
 

@@ -1,4 +1,5 @@
-"""KeyIndex: which records have a key (see keyindex.pxd). Knows hashes, not keys; readers compare the real key."""
+"""KeyIndex: which records have a key (see keyindex.pxd). Knows hashes, not keys; readers compare the real
+key."""
 
 import datetime
 import os
@@ -8,7 +9,11 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.base.prefetch cimport prefetch_write
-from firearrow._native.store.layout cimport INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES
+from firearrow._native.store.layout cimport (
+    INDEX_AT_BEGIN_OFFSET, INDEX_AT_BEGIN_TIME, INDEX_AT_COUNT, INDEX_AT_END_OFFSET, INDEX_AT_END_TIME,
+    INDEX_AT_SLOTS_USED, INDEX_ENTRY_AT_OFFSET, INDEX_ENTRY_AT_PREVIOUS, INDEX_ENTRY_AT_SECONDS,
+    INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES,
+)
 from firearrow._native.store.segment cimport Segment
 from firearrow._native.store.names import make_folder, sync_folder
 
@@ -16,7 +21,8 @@ cdef extern from *:
     """
     #include <stdint.h>
 
-    /* Lemire's: a remainder by two products, where many are taken by one divisor. A division takes several times as long. */
+    /* Lemire's: a remainder by two products, where many are taken by one divisor. A division takes several
+     * times as long. */
     #define fa_inverse(divisor) (UINT64_MAX / (divisor) + 1)
 
     static inline uint32_t fa_remainder(uint32_t value, uint32_t divisor, uint64_t inverse)
@@ -31,12 +37,6 @@ FILE_NAME = re.compile(r"\d{17}")
 cdef enum:
     RESERVE_STEP_MAX = 1048576
     SAMPLES = 64
-    AT_BEGIN_TIME = 0
-    AT_END_TIME = 8
-    AT_BEGIN_PHYSICAL = 16
-    AT_END_PHYSICAL = 24
-    AT_SLOTS_USED = 32
-    AT_COUNT = 36
 
 
 cdef class IndexFile:
@@ -52,7 +52,7 @@ cdef class IndexFile:
     cdef int64_t count(self) except -1:
         if self.file.map is NULL:
             self.file.ensure_mapped(True)
-        return min(max(get_i32(self.file.map + AT_COUNT), 1), self.entries_max)
+        return min(max(get_i32(self.file.map + INDEX_AT_COUNT), 1), self.entries_max)
 
     cdef uint8_t *entry(self, int64_t number) noexcept:
         return self.file.map + INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES + number * INDEX_ENTRY_BYTES
@@ -84,22 +84,25 @@ cdef class IndexFile:
         cdef uint8_t *at = self.entry(number)
         cdef uint8_t *slot = self.slot(key_hash)
         if number <= 1:
-            put_i64(header + AT_BEGIN_TIME, store_time)
-            put_i64(header + AT_BEGIN_PHYSICAL, physical_offset)
-        begin = get_i64(header + AT_BEGIN_TIME)
+            put_i64(header + INDEX_AT_BEGIN_TIME, store_time)
+            put_i64(header + INDEX_AT_BEGIN_OFFSET, physical_offset)
+        begin = get_i64(header + INDEX_AT_BEGIN_TIME)
         previous = get_i32(slot)
         if not 0 < previous < number:
             previous = 0
         put_i32(at, key_hash)
-        put_i64(at + 4, physical_offset)
-        put_i32(at + 12, <int32_t> min(max((store_time - begin) // 1000, 0), 2147483647) if begin > 0 else 0)
-        put_i32(at + 16, previous)
+        put_i64(at + INDEX_ENTRY_AT_OFFSET, physical_offset)
+        put_i32(
+            at + INDEX_ENTRY_AT_SECONDS,
+            <int32_t> min(max((store_time - begin) // 1000, 0), 2147483647) if begin > 0 else 0,
+        )
+        put_i32(at + INDEX_ENTRY_AT_PREVIOUS, previous)
         put_i32(slot, <int32_t> number)
         if previous == 0:
-            put_i32(header + AT_SLOTS_USED, get_i32(header + AT_SLOTS_USED) + 1)
-        put_i64(header + AT_END_PHYSICAL, physical_offset)
-        put_i64(header + AT_END_TIME, store_time)
-        put_i32(header + AT_COUNT, <int32_t> (number + 1))
+            put_i32(header + INDEX_AT_SLOTS_USED, get_i32(header + INDEX_AT_SLOTS_USED) + 1)
+        put_i64(header + INDEX_AT_END_OFFSET, physical_offset)
+        put_i64(header + INDEX_AT_END_TIME, store_time)
+        put_i32(header + INDEX_AT_COUNT, <int32_t> (number + 1))
         self.dirty = True
         return 0
 
@@ -127,33 +130,47 @@ cdef class IndexFile:
         self.count()
         at = self.file.map
         return (
-            get_i64(at), get_i64(at + AT_END_TIME), get_i64(at + AT_BEGIN_PHYSICAL), get_i64(at + AT_END_PHYSICAL),
-            get_i32(at + AT_SLOTS_USED), self.count(),
+            get_i64(at), get_i64(at + INDEX_AT_END_TIME), get_i64(at + INDEX_AT_BEGIN_OFFSET),
+            get_i64(at + INDEX_AT_END_OFFSET), get_i32(at + INDEX_AT_SLOTS_USED), self.count(),
         )
 
     def is_sound(self):
-        """Whether header, some entries and some slots are as an index has them; a kill may have cut off the last entry."""
+        """Whether header, some entries and some slots are as an index has them; a kill may have cut off the
+        last entry."""
         cdef int64_t number, step, count = self.count(), before = -1
-        cdef int64_t low = get_i64(self.file.map + AT_BEGIN_PHYSICAL), high = get_i64(self.file.map + AT_END_PHYSICAL)
+        cdef int64_t low = get_i64(self.file.map + INDEX_AT_BEGIN_OFFSET)
+        cdef int64_t high = get_i64(self.file.map + INDEX_AT_END_OFFSET)
         cdef uint8_t *at
-        if get_i32(self.file.map + AT_COUNT) > self.entries_max or get_i32(self.file.map + AT_COUNT) < 0:
+        if (
+            get_i32(self.file.map + INDEX_AT_COUNT) > self.entries_max
+            or get_i32(self.file.map + INDEX_AT_COUNT) < 0
+        ):
             return False
         if count == 1:
             return True
-        if high not in (get_i64(self.entry(count - 1) + 4), get_i64(self.entry(min(count, self.entries_max - 1)) + 4)):
+        if high not in (
+            get_i64(self.entry(count - 1) + INDEX_ENTRY_AT_OFFSET),
+            get_i64(self.entry(min(count, self.entries_max - 1)) + INDEX_ENTRY_AT_OFFSET),
+        ):
             return False
         for step in range(SAMPLES):
             number = 1 + (count - 2) * step // (SAMPLES - 1)
             at = self.entry(number)
-            if not max(low, before) <= get_i64(at + 4) <= high or not 0 <= get_i32(at + 16) < number or get_i32(at) < 0:
+            if (
+                not max(low, before) <= get_i64(at + INDEX_ENTRY_AT_OFFSET) <= high
+                or not 0 <= get_i32(at + INDEX_ENTRY_AT_PREVIOUS) < number
+                or get_i32(at) < 0
+            ):
                 return False
-            before = get_i64(at + 4)
-            if not 0 <= get_i32(self.file.map + INDEX_HEADER_BYTES + self.slots * step // SAMPLES * INDEX_SLOT_BYTES) <= count:
+            before = get_i64(at + INDEX_ENTRY_AT_OFFSET)
+            at = self.file.map + INDEX_HEADER_BYTES + self.slots * step // SAMPLES * INDEX_SLOT_BYTES
+            if not 0 <= get_i32(at) <= count:
                 return False
-        return get_i64(self.entry(1) + 4) == low
+        return get_i64(self.entry(1) + INDEX_ENTRY_AT_OFFSET) == low
 
     def take_back(self, int64_t physical_offset):
-        """Undo entries of records at or behind an offset, newest first; False if the chains do not agree with them."""
+        """Undo entries of records at or behind an offset, newest first; False if the chains do not agree with
+        them."""
         cdef int64_t number = self.count()
         cdef uint8_t *header = self.file.map
         cdef uint8_t *at
@@ -162,23 +179,31 @@ cdef class IndexFile:
                 number += 1
         while number > 1:
             at = self.entry(number - 1)
-            if number <= self.count() and get_i64(at + 4) < physical_offset:
+            if number <= self.count() and get_i64(at + INDEX_ENTRY_AT_OFFSET) < physical_offset:
                 break
-            if get_i32(at) < 0 or get_i32(self.slot(get_i32(at))) != number - 1 or not 0 <= get_i32(at + 16) < number - 1:
+            if (
+                get_i32(at) < 0
+                or get_i32(self.slot(get_i32(at))) != number - 1
+                or not 0 <= get_i32(at + INDEX_ENTRY_AT_PREVIOUS) < number - 1
+            ):
                 return False
-            put_i32(self.slot(get_i32(at)), get_i32(at + 16))
-            if get_i32(at + 16) == 0:
-                put_i32(header + AT_SLOTS_USED, max(get_i32(header + AT_SLOTS_USED) - 1, 0))
+            put_i32(self.slot(get_i32(at)), get_i32(at + INDEX_ENTRY_AT_PREVIOUS))
+            if get_i32(at + INDEX_ENTRY_AT_PREVIOUS) == 0:
+                put_i32(header + INDEX_AT_SLOTS_USED, max(get_i32(header + INDEX_AT_SLOTS_USED) - 1, 0))
             number -= 1
-        put_i32(header + AT_COUNT, <int32_t> number)
+        put_i32(header + INDEX_AT_COUNT, <int32_t> number)
         if number > 1:
             at = self.entry(number - 1)
-            put_i64(header + AT_END_PHYSICAL, get_i64(at + 4))
-            put_i64(header + AT_END_TIME, get_i64(header) + get_i32(at + 12) * <int64_t> 1000)
+            put_i64(header + INDEX_AT_END_OFFSET, get_i64(at + INDEX_ENTRY_AT_OFFSET))
+            put_i64(
+                header + INDEX_AT_END_TIME,
+                get_i64(header) + get_i32(at + INDEX_ENTRY_AT_SECONDS) * <int64_t> 1000,
+            )
         return True
 
     def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t most):
-        """Physical offsets of entries with that hash, newest first, stored within the times (to the second)."""
+        """Physical offsets of entries with that hash, newest first, stored within the times (to the
+        second)."""
         cdef int64_t number, count = self.count(), steps = 0
         cdef int64_t began = get_i64(self.file.map), stored
         cdef uint8_t *at
@@ -186,14 +211,14 @@ cdef class IndexFile:
         number = get_i32(self.slot(key_hash))
         while 0 < number < count and len(found) < most and steps < count:
             at = self.entry(number)
-            stored = began + get_i32(at + 12) * <int64_t> 1000
-            if get_i32(at + 12) < 0 or stored + 999 < begin_ms:
+            stored = began + get_i32(at + INDEX_ENTRY_AT_SECONDS) * <int64_t> 1000
+            if get_i32(at + INDEX_ENTRY_AT_SECONDS) < 0 or stored + 999 < begin_ms:
                 break
             if get_i32(at) == key_hash and stored <= end_ms:
-                found.append(get_i64(at + 4))
-            if not 0 < get_i32(at + 16) < number:
+                found.append(get_i64(at + INDEX_ENTRY_AT_OFFSET))
+            if not 0 < get_i32(at + INDEX_ENTRY_AT_PREVIOUS) < number:
                 break
-            number = get_i32(at + 16)
+            number = get_i32(at + INDEX_ENTRY_AT_PREVIOUS)
             steps += 1
         return found
 
@@ -219,7 +244,9 @@ cdef class KeyIndex:
             file = IndexFile(path, slots, entries_max)
             index.files.append(file)
             if os.path.getsize(path) != file.file.size:
-                return index.given_up(f"{path} has {os.path.getsize(path)} bytes, not {file.file.size}", mending)
+                return index.given_up(
+                    f"{path} has {os.path.getsize(path)} bytes, not {file.file.size}", mending
+                )
             file.load()
             if not file.is_sound() or len(index.files) > 1 and file.header[2] < index.files[-2].header[2]:
                 return index.given_up(f"{path} is garbled", mending)
@@ -245,13 +272,15 @@ cdef class KeyIndex:
         self.files, self.filling, self.room = [], None, 0
 
     cdef int make_room(self, int64_t entries) except -1:
-        """Disk blocks and memory for so many entries from now on, in the file that is filled and in the next one. OSError."""
+        """Disk blocks and memory for so many entries from now on, in the file that is filled and in the next
+        one. OSError."""
         if entries > self.room:
             self.reserve(entries)
         return 0
 
     cdef void call_for(self, const int32_t *hashes, Py_ssize_t count) noexcept:
-        """Slots are all over the file: those of these hashes are wanted soon, all at once they come soonest."""
+        """Slots are all over the file: those of these hashes are wanted soon, all at once they come
+        soonest."""
         cdef Py_ssize_t n
         if self.room > 0:
             for n in range(count):
@@ -305,7 +334,7 @@ cdef class KeyIndex:
         """Physical offsets, newest first, over all files that may hold them."""
         found = []
         for file in reversed(self.files):
-            began, ended, _, _, _, count = file.header
+            began, _, _, _, _, count = file.header
             if count > 1 and began <= end_ms and len(found) < most:
                 found += file.search(key_hash, begin_ms, end_ms, most - len(found))
             if count > 1 and began < begin_ms:
@@ -331,7 +360,8 @@ cdef class KeyIndex:
         return max((file.header[1] for file in self.files if file.full), default=0)
 
     def take_back(self, int64_t physical_offset):
-        """Forget records at or behind an offset; from where the index must be built again (never above that offset)."""
+        """Forget records at or behind an offset; from where the index must be built again (never above that
+        offset)."""
         self.room = 0
         while self.files:
             file = self.files[-1]

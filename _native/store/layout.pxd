@@ -13,7 +13,7 @@
 #   | time     | ip + port  | time     | ip + port  | consumed | offset    | u8 + topic     |
 #   +----------+------------+----------+------------+----------+-----------+ i16 + properties
 #
-# END OF A SEGMENT   i32 bytes that are left, i32 BLANK_MAGIC; at least 8 bytes of a segment are never a record.
+# END OF A SEGMENT   i32 bytes that are left, i32 BLANK_MAGIC; the last 8 bytes of a segment hold no record.
 #
 # CONSUME QUEUE ENTRY (20 bytes)   i64 physical offset, i32 record size, i64 tags code
 #   before a queue's first entry in a file: (0, PRE_BLANK_SIZE, 0)
@@ -71,6 +71,21 @@ cdef enum:
     INDEX_HEADER_BYTES = 40
     INDEX_SLOT_BYTES = 4
     INDEX_ENTRY_BYTES = 20
+    INDEX_AT_BEGIN_TIME = 0
+    INDEX_AT_END_TIME = 8
+    INDEX_AT_BEGIN_OFFSET = 16
+    INDEX_AT_END_OFFSET = 24
+    INDEX_AT_SLOTS_USED = 32
+    INDEX_AT_COUNT = 36
+    INDEX_ENTRY_AT_OFFSET = 4
+    INDEX_ENTRY_AT_SECONDS = 12
+    INDEX_ENTRY_AT_PREVIOUS = 16
+
+cdef enum:
+    # in properties and in the property KEYS, as Apache's MessageDecoder and MessageConst have them
+    NAME_VALUE_SEPARATOR = 0x01
+    PROPERTY_SEPARATOR = 0x02
+    KEY_SEPARATOR = 0x20
 
 cdef enum:
     PROPERTIES_BYTES_MAX = 32767

@@ -29,8 +29,9 @@ cdef class Mappings:
     cdef int map(self, Segment file) except -1:
         """Map it for writing; another's mapping may go. OSError.
 
-        A page that the system took back is read alone. By default so much around it comes with it (up to 8 MB) that
-        where memory is short and queues are many, each one's pages push out those of all others: 1.5 ms a message.
+        A page that the system took back is read alone. By default so much around it comes with it (up to 8
+        MB) that where memory is short and queues are many, each one's pages push out those of all others: 1.5
+        ms a message.
         """
         if len(self.files) >= self.files_max:
             self.make_room()
@@ -42,8 +43,8 @@ cdef class Mappings:
     cdef int make_room(self) except -1:
         """Two rounds find one that was not touched, unless all are looked at from outside."""
         cdef Segment file
-        cdef Py_ssize_t step
-        for step in range(2 * len(self.files)):
+        cdef Py_ssize_t _step
+        for _step in range(2 * len(self.files)):
             self.hand = self.hand + 1 if self.hand + 1 < len(self.files) else 0
             file = <Segment> self.files[self.hand]
             if file.map is not NULL and (file.touched or file.views):
@@ -59,7 +60,8 @@ cdef class Mappings:
 
 
 cdef int sync_file(Segment file) except? -1:
-    """0 or a negative errno; the mapping stays meanwhile. One that was given back left its pages to the file."""
+    """0 or a negative errno; the mapping stays meanwhile. One that was given back left its pages to the
+    file."""
     cdef int status
     if file.map is NULL:
         return file.sync_closed() if file.writable_map else 0

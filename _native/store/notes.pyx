@@ -26,10 +26,14 @@ cdef class Notes:
         PyBuffer_Release(&self.page)
         self.page.len = self.at = 0
 
-    def put(self, uint8_t kind, bytes name not None, int32_t number, int64_t value, int64_t end, Py_ssize_t kept=0):
+    def put(
+        self, uint8_t kind, bytes name not None, int32_t number, int64_t value, int64_t end, Py_ssize_t kept=0
+    ):
         return self.put_note(kind, name, number, value, end, kept)
 
-    cdef bint put_note(self, uint8_t kind, bytes name, int32_t number, int64_t value, int64_t end, Py_ssize_t kept) except -1:
+    cdef bint put_note(
+        self, uint8_t kind, bytes name, int32_t number, int64_t value, int64_t end, Py_ssize_t kept
+    ) except -1:
         cdef Py_ssize_t length = PyBytes_GET_SIZE(name)
         cdef Py_ssize_t size = NOTE_HEAD_BYTES + length
         cdef uint8_t *to

@@ -5,6 +5,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t
 from libc.string cimport memchr
 
+from firearrow._native.store.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, check_record
 
 
@@ -24,10 +25,10 @@ cdef dict values_of(const Text *properties, dict names):
     cdef const uint8_t *value
     cdef dict found = {}
     while at < end:
-        stop = <const uint8_t *> memchr(at, 2, end - at)
+        stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
         if stop is NULL:
             stop = end
-        value = <const uint8_t *> memchr(at, 1, stop - at)
+        value = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
         if value is not NULL and value > at and value + 1 < stop:
             name = names.get(PyBytes_FromStringAndSize(<const char *> at, value - at))
             if name is not None:

@@ -1,14 +1,15 @@
 # Messages as a consumer gets them: a window onto the pulled body, nothing decoded until it is asked for.
 #
-# Ownership: all messages of one answer share one Source, which owns the bytes; a message is kept alive with the whole
-# answer it came in. What was decoded once (topic, body, properties) belongs to the message and may be changed.
+# Ownership: all messages of one answer share one Source, which owns the bytes; a message is kept alive with
+# the whole answer it came in. What was decoded once (topic, body, properties) belongs to the message and may
+# be changed.
 #
 #   records  ...[size magic crc ... | body | topic | properties]...      texts is records
 #   an inner batch: records as before, texts the outer message's opened body ...[item][item]...
 #
-# Order: `check_record` has compared every length before a message exists, so reading needs no check. Any thread that
-# holds the GIL; two that decode the same thing at once do it twice. No cycle collection: a Source's opener must
-# not lead back to messages.
+# Order: `check_record` has compared every length before a message exists, so reading needs no check. Any
+# thread that holds the GIL; two that decode the same thing at once do it twice. No cycle collection: a
+# Source's opener must not lead back to messages.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

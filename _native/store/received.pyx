@@ -10,7 +10,8 @@ from socket import AF_INET, AF_INET6, inet_ntop
 from firearrow._native.base.endian cimport get_i16, get_i32, get_i64
 from firearrow._native.store.layout cimport (
     AFTER_BORN_HOST_STORE_HOST, AFTER_STORE_HOST_PREPARED, AT_BORN_HOST, AT_BORN_TIME, AT_CRC, HOST_V4_BYTES,
-    HOST_V6_BYTES, SYS_BORN_V6, SYS_COMPRESSED, SYS_INNER_BATCH, SYS_NEED_UNWRAP, SYS_STORE_V6,
+    HOST_V6_BYTES, NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, SYS_BORN_V6, SYS_COMPRESSED, SYS_INNER_BATCH,
+    SYS_NEED_UNWRAP, SYS_STORE_V6,
 )
 from firearrow._native.store.record cimport RECORD_OK, RecordView, check_record
 
@@ -114,7 +115,9 @@ cdef class ReceivedMessage:
     @property
     def body(self):
         if self.own_body is None:
-            stored = bytes_at(<const uint8_t *> PyBytes_AS_STRING(self.source.texts) + self.body_at, self.body_bytes)
+            stored = bytes_at(
+                <const uint8_t *> PyBytes_AS_STRING(self.source.texts) + self.body_at, self.body_bytes
+            )
             self.own_body = self.source.opener(self.sys_flag, stored) if self.packed else stored
         return self.own_body
 
@@ -175,7 +178,8 @@ cdef class ReceivedMessage:
         return self.find(utf8, name_bytes)
 
     cdef str find(self, const char *name, Py_ssize_t name_bytes):
-        """The value in force; what lies in the record is scanned without making the dict. The last of equal names wins."""
+        """The value in force; what lies in the record is scanned without making the dict. The last of equal
+        names wins."""
         cdef const uint8_t *at
         cdef const uint8_t *end
         cdef Piece piece
@@ -201,12 +205,13 @@ cdef class ReceivedMessage:
 
     def __repr__(self):
         return (
-            f"ReceivedMessage({self.topic!r}, {self.broker_name!r}, queue {self.queue_id}, offset {self.queue_offset}, "
+            f"ReceivedMessage({self.topic!r}, {self.broker_name!r}, queue {self.queue_id}, "
+            f"offset {self.queue_offset}, "
             f"id {self.message_id}, {self.body_bytes} bytes)"
         )
 
 
-# ---- texts -----------------------------------------------------------------------------------------------------------
+# ---- texts -------------------------------------------------------------------------------------------------
 
 cdef struct Piece:
     bint whole                    # a name and a value, neither empty
@@ -217,11 +222,11 @@ cdef struct Piece:
 
 cdef inline const uint8_t *next_piece(const uint8_t *at, const uint8_t *end, Piece *piece) noexcept nogil:
     """What `at` begins, up to the separator; where the next begins."""
-    cdef const uint8_t *stop = <const uint8_t *> memchr(at, 2, end - at)
+    cdef const uint8_t *stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
     if stop is NULL:
         stop = end
     piece.name = at
-    piece.value = <const uint8_t *> memchr(at, 1, stop - at)
+    piece.value = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
     piece.whole = piece.value is not NULL and piece.value > at and piece.value + 1 < stop
     if piece.whole:
         piece.name_bytes = piece.value - at
@@ -257,11 +262,11 @@ cdef str host_text(const uint8_t *at, Py_ssize_t length):
     return f"[{inet_ntop(AF_INET6, bytes_at(at, 16))}]:{port}"
 
 
-# ---- decoding --------------------------------------------------------------------------------------------------------
+# ---- decoding ----------------------------------------------------------------------------------------------
 
 def decode_messages(
-    bytes body not None, str broker_name not None, opener not None, *, queue=None, min_offset=None, max_offset=None,
-    int64_t offset_delta=0, tags=None,
+    bytes body not None, str broker_name not None, opener not None, *, queue=None, min_offset=None,
+    max_offset=None, int64_t offset_delta=0, tags=None,
 ):
     cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(body)
     cdef Py_ssize_t length = len(body)
@@ -295,10 +300,14 @@ def decode_messages(
         else:
             messages.append(message)
         at += view.size
-    return [kept for kept in messages if (<ReceivedMessage> kept).find("TAGS", 4) in tags] if tags else messages
+    if not tags:
+        return messages
+    return [kept for kept in messages if (<ReceivedMessage> kept).find("TAGS", 4) in tags]
 
 
-cdef inline ReceivedMessage message_of(Source source, const RecordView *view, const uint8_t *base, int32_t start):
+cdef inline ReceivedMessage message_of(
+    Source source, const RecordView *view, const uint8_t *base, int32_t start
+):
     cdef ReceivedMessage message = ReceivedMessage.__new__(ReceivedMessage)
     message.source = source
     message.start = start

@@ -1,7 +1,9 @@
-# A message record: written into a window, checked, looked into. Borrows every pointer, keeps none. Any thread.
+# A message record: written into a window, checked, looked into. Borrows every pointer, keeps none. Any
+# thread.
 #
-# `check_record` believes nothing: every length is compared with what is there before it is used. What it fills in is
-# valid exactly when it answers RECORD_OK. `size` is also set for RECORD_BAD_CRC and for a blank (to the segment's end).
+# `check_record` believes nothing: every length is compared with what is there before it is used. What it
+# fills in is valid exactly when it answers RECORD_OK. `size` is also set for RECORD_BAD_CRC and for a blank
+# (to the segment's end).
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

@@ -9,9 +9,9 @@ from libc.string cimport memcmp, memcpy
 from firearrow._native.base.endian cimport get_i16, get_i32, get_i64, put_i16, put_i32, put_i64
 from firearrow._native.store.hash cimport body_crc
 from firearrow._native.store.layout cimport (
-    AT_BORN_HOST, AT_BORN_TIME, AT_CRC, AT_FLAG, AT_MAGIC, AT_PHYSICAL_OFFSET, AT_QUEUE_ID, AT_QUEUE_OFFSET, AT_SIZE,
-    AT_SYS_FLAG, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_END_BYTES, RECORD_FIXED_BYTES,
-    SYS_BORN_V6, SYS_STORE_V6, TOPIC_V1_BYTES_MAX,
+    AT_BORN_HOST, AT_BORN_TIME, AT_CRC, AT_FLAG, AT_MAGIC, AT_PHYSICAL_OFFSET, AT_QUEUE_ID, AT_QUEUE_OFFSET,
+    AT_SIZE, AT_SYS_FLAG, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_END_BYTES,
+    RECORD_FIXED_BYTES, SYS_BORN_V6, SYS_STORE_V6, TOPIC_V1_BYTES_MAX,
 )
 from firearrow._native.store.separators cimport Piece, begin, ends_piece, first_byte, has_value, marks_of
 
@@ -131,11 +131,13 @@ cdef bint find_texts(const uint8_t *record, bint wide, RecordView *view) noexcep
 
 cdef int64_t store_time_at(const uint8_t *record) noexcept nogil:
     """Of a record that was checked before."""
-    return get_i64(record + AT_BORN_HOST + (HOST_V6_BYTES if get_i32(record + AT_SYS_FLAG) & SYS_BORN_V6 else HOST_V4_BYTES))
+    cdef int host_bytes = HOST_V6_BYTES if get_i32(record + AT_SYS_FLAG) & SYS_BORN_V6 else HOST_V4_BYTES
+    return get_i64(record + AT_BORN_HOST + host_bytes)
 
 
 cdef void scan_properties(const Text *text, Properties *found) noexcept nogil:
-    """`name 0x01 value 0x02 …`; pieces without 0x01 or value are passed over, the last of equal names wins."""
+    """`name 0x01 value 0x02 …`; pieces without 0x01 or value are passed over, the last of equal names
+    wins."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = text.at + text.length
     cdef Piece piece
@@ -172,7 +174,9 @@ cdef inline void take(const Piece *piece, const uint8_t *end, Properties *found)
 
 cdef inline Text *slot_of(const uint8_t *name, Py_ssize_t length, Properties *found) noexcept nogil:
     if length == 4:
-        return &found.tags if memcmp(name, b"TAGS", 4) == 0 else &found.keys if memcmp(name, b"KEYS", 4) == 0 else NULL
+        if memcmp(name, b"TAGS", 4) == 0:
+            return &found.tags
+        return &found.keys if memcmp(name, b"KEYS", 4) == 0 else NULL
     if length == 8:
         return &found.unique_key if memcmp(name, b"UNIQ_KEY", 8) == 0 else NULL
     if length == 5:
@@ -184,7 +188,7 @@ cdef inline Text *slot_of(const uint8_t *name, Py_ssize_t length, Properties *fo
     return NULL
 
 
-# ---- for Python: offline reading, tools, tests -----------------------------------------------------------------------
+# ---- for Python: offline reading, tools, tests -------------------------------------------------------------
 
 class RecordError(ValueError):
     pass
@@ -211,7 +215,8 @@ class Record:
 
     @property
     def properties(self):
-        pieces = (piece.partition("\x01") for piece in self.properties_bytes.decode("utf-8", "replace").split("\x02"))
+        text = self.properties_bytes.decode("utf-8", "replace")
+        pieces = (piece.partition("\x01") for piece in text.split("\x02"))
         return {name: value for name, mark, value in pieces if mark and name and value}
 
 
@@ -231,9 +236,9 @@ cdef bytes bytes_of(const Text *text):
 cdef object record_of(const RecordView *view):
     return Record(
         view.size, view.crc, view.queue_id, view.flag, view.queue_offset, view.physical_offset, view.sys_flag,
-        view.born_time, bytes_of(&view.born_host), view.store_time, bytes_of(&view.store_host), view.reconsume_times,
-        view.prepared_offset, bytes_of(&view.body), bytes_of(&view.topic).decode("utf-8", "replace"),
-        bytes_of(&view.properties),
+        view.born_time, bytes_of(&view.born_host), view.store_time, bytes_of(&view.store_host),
+        view.reconsume_times, view.prepared_offset, bytes_of(&view.body),
+        bytes_of(&view.topic).decode("utf-8", "replace"), bytes_of(&view.properties),
     )
 
 

@@ -1,9 +1,10 @@
 """Recovery: where the log really ends, and queues and index brought to agree with it.
 
-Order: walk the records from a safe place (each checked, with its CRC, and against its own offset), and put what queues
-and index miss on the way; bridge what is damaged in the middle; cut the log at its end, zero what stands behind; only
-then cut queues and index. Safe places: after a clean stop the newest record that a queue knows; after a crash the newest
-segment that begins before the checkpoint; the log's beginning when something is not as it was left.
+Order: walk the records from a safe place (each checked, with its CRC, and against its own offset), and put
+what queues and index miss on the way; bridge what is damaged in the middle; cut the log at its end, zero what
+stands behind; only then cut queues and index. Safe places: after a clean stop the newest record that a queue
+knows; after a crash the newest segment that begins before the checkpoint; the log's beginning when something
+is not as it was left.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
@@ -27,8 +28,9 @@ cdef enum:
 
 
 cdef class Recovery:
-    """`known_end`: the log is known to have reached so far; `known_ms`: what was stored until then is known to be on
-    the disk. A bad record before these, with good ones behind it, is damage; any other is the torn tail."""
+    """`known_end`: the log is known to have reached so far; `known_ms`: what was stored until then is known
+    to be on the disk. A bad record before these, with good ones behind it, is damage; any other is the torn
+    tail."""
 
     cdef CommitLog log
     cdef Dispatch dispatch
@@ -36,7 +38,10 @@ cdef class Recovery:
     cdef bint clean, check_crc
     cdef int64_t known_end, known_ms, newest_ms, start, bridged
 
-    def __cinit__(self, CommitLog log not None, Dispatch dispatch not None, checkpoint, mending not None, bint clean, bint check_crc, progress):
+    def __cinit__(
+        self, CommitLog log not None, Dispatch dispatch not None, checkpoint, mending not None, bint clean,
+        bint check_crc, progress,
+    ):
         self.log, self.dispatch, self.mending, self.progress = log, dispatch, mending, progress
         self.clean, self.check_crc = clean, check_crc
         self.known_ms = (checkpoint.physic_ms or ANY_TIME_MS) if clean else checkpoint.safe_ms
@@ -57,7 +62,12 @@ cdef class Recovery:
             if state == RECORD_BLANK:
                 at = (<Segment> self.log.segment_at(at)).base + self.log.segment_bytes
                 continue
-            if state != RECORD_OK or view.physical_offset != at or is_torn(self.log, &view) or (not self.clean and has_hole(&view)):
+            if (
+                state != RECORD_OK
+                or view.physical_offset != at
+                or is_torn(self.log, &view)
+                or (not self.clean and has_hole(&view))
+            ):
                 behind = self.beyond(at)
                 if behind < 0:
                     return at
@@ -96,20 +106,22 @@ cdef class Recovery:
                     places.append(self.mending.keep(segment.path, position, segment.size - position))
             kept = ", ".join(place for place in places if place) or "nothing, all is zero"
             reached = f", which had reached {self.known_end}," if end < self.known_end else ""
-            self.mending.tell(f"{self.log.folder}{reached} ends at {end}: records behind it cannot be used; kept: {kept}")
+            self.mending.tell(
+                f"{self.log.folder}{reached} ends at {end}: records behind it cannot be used; kept: {kept}"
+            )
         self.log.cut(end)
         return 0
 
 
 def recover(
-    CommitLog log not None, Dispatch dispatch not None, checkpoint, mending not None, *, bint clean, bint sealed, unsure,
-    bint check_crc, progress,
+    CommitLog log not None, Dispatch dispatch not None, checkpoint, mending not None, *, bint clean,
+    bint sealed, unsure, bint check_crc, progress,
 ):
-    """Bring the parts of an opened store to agree: (the log's end, store time of the newest record walked). StoreDamaged,
-    OSError.
+    """Bring the parts of an opened store to agree: (the log's end, store time of the newest record walked).
+    StoreDamaged, OSError.
 
-    `sealed`: the checkpoint's offset is where the log ended at a clean stop. `unsure()` is called before queues and index
-    are built again: a start behind a kill must not trust the checkpoint then.
+    `sealed`: the checkpoint's offset is where the log ended at a clean stop. `unsure()` is called before
+    queues and index are built again: a start behind a kill must not trust the checkpoint then.
     """
     cdef Recovery recovery = Recovery(log, dispatch, checkpoint, mending, clean, check_crc, progress)
     cdef int64_t end, start, synced = log.min_offset
@@ -120,7 +132,9 @@ def recover(
     if sealed:
         recovery.known_end, recovery.known_ms = max(checkpoint.confirm_offset, mending.reached), -1
     elif clean:
-        recovery.known_end = max([queue.max_physical for queue in dispatch.queues.values()] + [mending.reached])
+        recovery.known_end = max(
+            [queue.max_physical for queue in dispatch.queues.values()] + [mending.reached]
+        )
     end = -1
     if not mending.rebuild:
         start = safe_start(log, dispatch, checkpoint, clean)
@@ -155,18 +169,22 @@ def recover(
 
 
 cdef int64_t trusted(CommitLog log, Dispatch dispatch, int64_t start) except -1:
-    """Cut queues and index back to what the checkpoint vouches for; from where the log is to be walked. OSError."""
+    """Cut queues and index back to what the checkpoint vouches for; from where the log is to be walked.
+    OSError."""
     cdef ConsumeQueue queue
     for queue in dispatch.queues.values():
         trust_queue(queue, start)
-    return start if dispatch.index is None else max(trust_keys(dispatch.index, start), <int64_t> log.min_offset)
+    if dispatch.index is None:
+        return start
+    return max(trust_keys(dispatch.index, start), <int64_t> log.min_offset)
 
 
 def forget_all(CommitLog log, Dispatch dispatch, checkpoint):
     """There is no log: queues without one are those of a log that never came to the disk. StoreDamaged."""
     if checkpoint.confirm_offset > 0 or checkpoint.physic_ms > 0:
         raise StoreDamaged(
-            f"{log.folder} is empty, but it held messages: restore or mount it, or move the checkpoint away to begin anew "
+            f"{log.folder} is empty, but it held messages: restore or mount it, "
+            f"or move the checkpoint away to begin anew "
             "without them"
         )
     for topic, _ in list(dispatch.queues):
@@ -196,22 +214,33 @@ cdef int64_t safe_start(CommitLog log, Dispatch dispatch, checkpoint, bint clean
     cdef ConsumeQueue queue
     if clean:
         for queue in dispatch.queues.values():
-            last = queue.entries(queue.visible - 1, 1) if queue.visible > queue.min_entry and queue.max_physical > newest else []
+            last = []
+            if queue.visible > queue.min_entry and queue.max_physical > newest:
+                last = queue.entries(queue.visible - 1, 1)
             if last:
                 newest = max(newest, last[0][0])
-        if newest >= log.min_offset and log.look(newest, True, &view) == RECORD_OK and view.physical_offset == newest:
+        if (
+            newest >= log.min_offset
+            and log.look(newest, True, &view) == RECORD_OK
+            and view.physical_offset == newest
+        ):
             return newest
     for base in reversed(log.bases):
         if log.look(base, True, &view) == RECORD_OK and view.physical_offset == base and view.store_time > 0:
             if clean and base <= max(newest, 0):
                 return base
-            if not clean and view.store_time <= checkpoint.safe_ms and base <= (checkpoint.confirm_offset or base):
+            if (
+                not clean
+                and view.store_time <= checkpoint.safe_ms
+                and base <= (checkpoint.confirm_offset or base)
+            ):
                 return base
     return log.min_offset
 
 
 cdef bint is_torn(CommitLog log, const RecordView *view) except -1:
-    """Whether the last record's end was never written: no CRC covers topic and properties, but they do not end in zeros."""
+    """Whether the last record's end was never written: no CRC covers topic and properties, but they do not
+    end in zeros."""
     cdef RecordView behind
     cdef int64_t end = view.physical_offset + view.size
     cdef bint empty = view.properties.length > 0 and view.properties.at[view.properties.length - 1] == 0
@@ -222,7 +251,8 @@ cdef bint is_torn(CommitLog log, const RecordView *view) except -1:
 
 
 cdef bint has_hole(const RecordView *view) noexcept:
-    """Whether a sector of the properties was never written, while others behind it were: what a power cut leaves."""
+    """Whether a sector of the properties was never written, while others behind it were: what a power cut
+    leaves."""
     cdef const uint8_t *end = view.properties.at + view.properties.length
     cdef const uint8_t *at = view.properties.at + (-<uintptr_t> view.properties.at) % SECTOR_BYTES
     cdef const uint8_t *stop

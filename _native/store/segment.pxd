@@ -1,20 +1,23 @@
 # One mapped file: the only place that knows mmap, pwrite, fdatasync and fallocate.
 #
-# A file has its full size from the beginning (sparse, as Apache makes it). Log segments are written with pwrite and read
-# through a read-only shared mapping; the page cache makes both views one, and a full disk is an errno. Queue and index
-# files are written through a shared mapping, but only below `reserved`: zeros are written there first, so that a full
-# disk is an errno there, too, and never a SIGBUS.
+# A file has its full size from the beginning (sparse, as Apache makes it). Log segments are written with
+# pwrite and read through a read-only shared mapping; the page cache makes both views one, and a full disk is
+# an errno. Queue and index files are written through a shared mapping, but only below `reserved`: zeros are
+# written there first, so that a full disk is an errno there, too, and never a SIGBUS.
 #
-# Owner: commitlog, consumequeue or keyindex. Mapped pointers are borrowed for one call of the store and never leave it;
-# `close` with views exported to Python is put off until the last one is gone. Calls return 0 or a negative errno.
-# `discard` deletes a file that its owner let go of: who has it mapped, here or in another process, reads on.
-# Thread: the appender's; `sync_data` may run in one other thread while the segment is open, `discard` in any.
+# Owner: commitlog, consumequeue or keyindex. Mapped pointers are borrowed for one call of the store and never
+# leave it; `close` with views exported to Python is put off until the last one is gone. Calls return 0 or a
+# negative errno. `discard` deletes a file that its owner let go of: who has it mapped, here or in another
+# process, reads on. Thread: the appender's; `sync_data` may run in one other thread while the segment is
+# open, `discard` in any.
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
-cdef int64_t unmappings                   # so many times any segment's memory was given back, or its file closed
+# so many times any segment's memory was given back, or its file closed
+cdef int64_t unmappings
 cdef int sync_fd(int fd) noexcept nogil
+
 
 @cython.final
 cdef class Segment:

@@ -43,7 +43,8 @@ cdef long long fault_bytes = 0
 
 
 def fail_next(str call not None, int error, *, long long after=0, long long partial_bytes=0):
-    """For tests: let the system call fail with `error` after `after` good ones, until `heal`; a pwrite may write a part first."""
+    """For tests: let the system call fail with `error` after `after` good ones, until `heal`; a pwrite may
+    write a part first."""
     global fault_call, fault_errno, fault_after, fault_bytes
     fault_errno, fault_after, fault_bytes = error, after, partial_bytes
     fault_call = ("pwrite", "sync", "reserve", "create", "zero").index(call)
@@ -83,13 +84,14 @@ cdef int write_fully(int fd, int64_t position, const uint8_t *data, int64_t leng
 
 
 def zero_range(int fd, int64_t begin, int64_t length):
-    """Make a part of a file zeros without writing them; its blocks stay. OSError: not every file system can."""
+    """Make a part of a file zeros without writing them; its blocks stay. OSError: not every file system
+    can."""
     change_blocks(fd, ZERO_RANGE | KEEP_SIZE, begin, length, injected(CALL_ZERO))
 
 
 def give_blocks(int fd, int64_t begin, int64_t length):
-    """Disk blocks for a part of a file that has its size; its bytes stay. OSError: no room, or it cannot be done. The C
-    library's own function would write where it cannot."""
+    """Disk blocks for a part of a file that has its size; its bytes stay. OSError: no room, or it cannot be
+    done. The C library's own function would write where it cannot."""
     change_blocks(fd, KEEP_SIZE, begin, length, injected(CALL_RESERVE))
 
 
@@ -173,13 +175,15 @@ cdef class Segment:
         self.views -= 1
 
     def close(self):
-        """Idempotent. A mapping that Python views still look at stays until they are gone; no new ones are given."""
+        """Idempotent. A mapping that Python views still look at stays until they are gone; no new ones are
+        given."""
         self.closing = True
         self.release_fd()
         self.unmap()
 
     def discard(self, bint for_good=False):
-        """Delete the file, after its owner let it go; long work is done without the GIL. OSError: it still stands.
+        """Delete the file, after its owner let it go; long work is done without the GIL. OSError: it still
+        stands.
 
         `for_good`: so it is on the disk when this returns, whatever is deleted next.
         """
@@ -204,7 +208,8 @@ cdef class Segment:
                 munmap(map, size)
 
     cdef int open_file(self, bint create, bint writable) except -1:
-        """Open, or create at full size; a file of another size is the caller's mistake to have missed. OSError."""
+        """Open, or create at full size; a file of another size is the caller's mistake to have missed.
+        OSError."""
         cdef struct_stat about
         cdef bytes path
         if self.fd >= 0:
@@ -222,7 +227,8 @@ cdef class Segment:
         return 0
 
     cdef int create_file(self, bytes path) except -1:
-        """A new file of full size; the GIL is free meanwhile, a file system may take its time. OSError: there is none."""
+        """A new file of full size; the GIL is free meanwhile, a file system may take its time. OSError: there
+        is none."""
         cdef const char *name = path
         cdef int error = injected(CALL_CREATE), fd
         with nogil:
@@ -286,11 +292,13 @@ cdef class Segment:
     cdef int reserve(self, int64_t until, int64_t step_max) noexcept nogil:
         """Write zeros from `reserved` to `until` at least, in steps that double up to `step_max`.
 
-        Nothing behind `reserved` is in use. Zeros cost less than posix_fallocate in the end: the first store into a
-        mapped page of a new file takes 10 us then, and 2 to 5 ms on blocks that were only allocated.
+        Nothing behind `reserved` is in use. Zeros cost less than posix_fallocate in the end: the first store
+        into a mapped page of a new file takes 10 us then, and 2 to 5 ms on blocks that were only allocated.
         """
         cdef int64_t step = min(max(self.reserved, <int64_t> PAGE_BYTES), step_max)
-        cdef int64_t goal = min(max(until, self.reserved + step) + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size)
+        cdef int64_t goal = min(
+            max(until, self.reserved + step) + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size
+        )
         cdef int64_t piece
         cdef bint opened = self.fd < 0
         cdef int status = 0
@@ -311,7 +319,8 @@ cdef class Segment:
         return status
 
     cdef int64_t lay_zeros(self, int64_t position, int64_t length) noexcept nogil:
-        """Write so many zeros and more, to the end of a page; where they end. What the disk refuses is left out."""
+        """Write so many zeros and more, to the end of a page; where they end. What the disk refuses is left
+        out."""
         cdef int64_t end = min(position + length + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size)
         cdef int64_t piece
         while position < end:
@@ -322,7 +331,8 @@ cdef class Segment:
         return position
 
     cdef int allocate(self, int64_t until) noexcept nogil:
-        """Disk blocks for a new file's first bytes without writing them: for what is filled at random. The file is open."""
+        """Disk blocks for a new file's first bytes without writing them: for what is filled at random. The
+        file is open."""
         cdef int error = injected(CALL_RESERVE)
         if error == 0:
             error = posix_fallocate(self.fd, 0, until)

@@ -1,5 +1,5 @@
-# Syncs of one log, one at a time. After one that failed none is believed: the kernel tells an error once, to whoever asks
-# first, and has dropped what it could not write.
+# Syncs of one log, one at a time. After one that failed none is believed: the kernel tells an error once, to
+# whoever asks first, and has dropped what it could not write.
 #
 # Owner: the log. Thread: any, without the GIL.
 

@@ -1,22 +1,16 @@
-"""Trust: the part of queues and index that was synced before a store was killed (see trust.pxd). Knows no records."""
-
-import os
+"""Trust: the part of queues and index that was synced before a store was killed (see trust.pxd). Knows no
+records."""
 
 from libc.stdint cimport int32_t, uint8_t
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.keyindex cimport IndexFile
-from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_BYTES, PRE_BLANK_SIZE
+from firearrow._native.store.layout cimport (
+    ENTRY_AT_SIZE, ENTRY_BYTES, INDEX_AT_BEGIN_OFFSET, INDEX_AT_BEGIN_TIME, INDEX_AT_COUNT,
+    INDEX_AT_END_OFFSET, INDEX_AT_END_TIME, INDEX_AT_SLOTS_USED, INDEX_ENTRY_AT_OFFSET,
+    INDEX_ENTRY_AT_PREVIOUS, INDEX_ENTRY_AT_SECONDS, PRE_BLANK_SIZE,
+)
 from firearrow._native.store.segment cimport Segment, zero_tail
-
-cdef enum:
-    AT_BEGIN_TIME = 0
-    AT_BEGIN_PHYSICAL = 16
-    AT_END_PHYSICAL = 24
-    AT_END_TIME = 8
-    AT_SLOTS_USED = 32
-    AT_COUNT = 36
-
 
 # ---- queues ----
 
@@ -52,7 +46,8 @@ cdef int64_t is_below(ConsumeQueue queue, int64_t entry, int64_t start) except -
 
 
 cdef bint is_sure(ConsumeQueue queue, int64_t entry, int64_t start) except -1:
-    """A half of an entry, at a sector's edge, may look like one of a lower record: not behind a higher one, or zeros."""
+    """A half of an entry, at a sector's edge, may look like one of a lower record: not behind a higher one,
+    or zeros."""
     cdef int64_t at = is_below(queue, entry, start)
     cdef int64_t before = is_below(queue, entry - 1, start) if entry > queue.min_entry else 0
     return at >= 0 and before >= 0 and (before < at or at == 0)
@@ -60,7 +55,11 @@ cdef bint is_sure(ConsumeQueue queue, int64_t entry, int64_t start) except -1:
 
 cdef int end_at(ConsumeQueue queue, int64_t entry) except -1:
     cdef Segment file
-    while queue.files and ((<Segment> queue.files[-1]).base >= entry * ENTRY_BYTES and (len(queue.files) > 1 or entry == queue.min_entry)):
+    while (
+        queue.files
+        and (<Segment> queue.files[-1]).base >= entry * ENTRY_BYTES
+        and (len(queue.files) > 1 or entry == queue.min_entry)
+    ):
         file = queue.files.pop()
         file.discard()
         queue.named = True
@@ -84,7 +83,8 @@ cdef int end_at(ConsumeQueue queue, int64_t entry) except -1:
 # ---- index ----
 
 cdef int64_t trust_keys(KeyIndex index, int64_t start) except -2:
-    """Forget keys of records at or behind `start`; from where keys must be put again: there, or below. OSError."""
+    """Forget keys of records at or behind `start`; from where keys must be put again: there, or below.
+    OSError."""
     cdef IndexFile file
     cdef int64_t number
     while index.files:
@@ -93,8 +93,8 @@ cdef int64_t trust_keys(KeyIndex index, int64_t start) except -2:
         if number > 1:
             forget_behind(file, number)
             index.dirty = True
-            return start if not index.lost_keys else get_i64(file.entry(number - 1) + 4)
-        if file.count() <= 1 or not 0 <= get_i64(file.file.map + AT_BEGIN_PHYSICAL):
+            return start if not index.lost_keys else get_i64(file.entry(number - 1) + INDEX_ENTRY_AT_OFFSET)
+        if file.count() <= 1 or not 0 <= get_i64(file.file.map + INDEX_AT_BEGIN_OFFSET):
             index.lost_keys = True  # its header tells nothing: it may have held more than what was not synced
         index.files.pop()
         file.file.discard(True)
@@ -116,13 +116,18 @@ cdef int64_t trusted_keys(IndexFile file, int64_t start) except -1:
 
 
 cdef int64_t key_below(IndexFile file, int64_t number, int64_t start) noexcept:
-    """Where the record of an entry stands if that is below `start`; -1 otherwise, and where nothing was written."""
+    """Where the record of an entry stands if that is below `start`; -1 otherwise, and where nothing was
+    written."""
     cdef const uint8_t *at = file.entry(number)
-    if get_i32(at) == 0 and get_i64(at + 4) == 0 and get_i64(at + 12) == 0:
+    if get_i32(at) == 0 and get_i64(at + INDEX_ENTRY_AT_OFFSET) == 0 and get_i64(at + 12) == 0:
         return -1
-    if get_i32(at) < 0 or not 0 <= get_i64(at + 4) < start or not 0 <= get_i32(at + 16) < number:
+    if (
+        get_i32(at) < 0
+        or not 0 <= get_i64(at + INDEX_ENTRY_AT_OFFSET) < start
+        or not 0 <= get_i32(at + INDEX_ENTRY_AT_PREVIOUS) < number
+    ):
         return -1
-    return get_i64(at + 4)
+    return get_i64(at + INDEX_ENTRY_AT_OFFSET)
 
 
 cdef bint key_is_sure(IndexFile file, int64_t number, int64_t start) noexcept:
@@ -132,7 +137,8 @@ cdef bint key_is_sure(IndexFile file, int64_t number, int64_t start) noexcept:
 
 
 cdef int forget_behind(IndexFile file, int64_t number) except -1:
-    """Entries from `number` on are gone: slots that name them name the newest one before, the header says so."""
+    """Entries from `number` on are gone: slots that name them name the newest one before, the header says
+    so."""
     cdef int64_t slot, older, missing = 0, used = 0
     cdef uint8_t *header = file.file.map
     cdef uint8_t *at
@@ -157,12 +163,15 @@ cdef int forget_behind(IndexFile file, int64_t number) except -1:
             if get_i32(at) < 0:
                 put_i32(at, 0)
     at = file.entry(1)
-    put_i64(header + AT_BEGIN_PHYSICAL, get_i64(at + 4))
+    put_i64(header + INDEX_AT_BEGIN_OFFSET, get_i64(at + INDEX_ENTRY_AT_OFFSET))
     at = file.entry(number - 1)
-    put_i64(header + AT_END_PHYSICAL, get_i64(at + 4))
-    put_i64(header + AT_END_TIME, get_i64(header + AT_BEGIN_TIME) + get_i32(at + 12) * <int64_t> 1000)
-    put_i32(header + AT_SLOTS_USED, <int32_t> used)
-    put_i32(header + AT_COUNT, <int32_t> number)
+    put_i64(header + INDEX_AT_END_OFFSET, get_i64(at + INDEX_ENTRY_AT_OFFSET))
+    put_i64(
+        header + INDEX_AT_END_TIME,
+        get_i64(header + INDEX_AT_BEGIN_TIME) + get_i32(at + INDEX_ENTRY_AT_SECONDS) * <int64_t> 1000,
+    )
+    put_i32(header + INDEX_AT_SLOTS_USED, <int32_t> used)
+    put_i32(header + INDEX_AT_COUNT, <int32_t> number)
     file.dirty = True
     return 0
 

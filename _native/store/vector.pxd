@@ -4,7 +4,8 @@ from cpython.mem cimport PyMem_Realloc
 
 
 cdef inline void *grown(void *old, Py_ssize_t *room, Py_ssize_t count, size_t element) except NULL:
-    """With room for one more element of so many bytes; what was in it has moved. MemoryError: it is as it was."""
+    """With room for one more element of so many bytes; what was in it has moved. MemoryError: it is as it
+    was."""
     cdef void *larger
     if count < room[0]:
         return old

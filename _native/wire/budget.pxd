@@ -1,6 +1,6 @@
-# What all connections of a server hold together for peers that stopped in the middle: the room of partial frames, and
-# bytes that the kernel does not take. Each connection says how its own part changed; past `bytes_max`, `exceeded` is
-# called once, in the loop's next turn, and may end whom it wants.
+# What all connections of a server hold together for peers that stopped in the middle: the room of partial
+# frames, and bytes that the kernel does not take. Each connection says how its own part changed; past
+# `bytes_max`, `exceeded` is called once, in the loop's next turn, and may end whom it wants.
 #
 # Thread: the loop's.
 

@@ -1,11 +1,12 @@
 # Calls: a connection of a client. Numbers what it sends, brings answers to who waits, keeps time-outs.
 #
-# Ownership: `pending` owns the waiters; one leaves it exactly once, with its answer, its time-out or the loss of the
-# connection. A waiter reads its answer in place: frame and header die when `answered` returns. What a waiter raises
-# goes to the loop's exception handler and disturbs nobody, but WireError: the connection is closed.
+# Ownership: `pending` owns the waiters; one leaves it exactly once, with its answer, its time-out or the loss
+# of the connection. A waiter reads its answer in place: frame and header die when `answered` returns. What a
+# waiter raises goes to the loop's exception handler and disturbs nobody, but WireError: the connection is
+# closed.
 #
-# Order: one sweep each TICK_S looks for waiters that are late or no longer wanted; there is no timer for each call.
-# An answer that nobody waits for is dropped. Thread: the loop's.
+# Order: one sweep each TICK_S looks for waiters that are late or no longer wanted; there is no timer for each
+# call. An answer that nobody waits for is dropped. Thread: the loop's.
 
 from libc.stdint cimport int32_t
 

@@ -95,7 +95,8 @@ cdef class Calls(Conn):
         return None
 
     cdef int post(self, int32_t opaque, bytes frame, Waiter waiter, double timeout_s) except -1:
-        """Send the frame; `waiter` hears of its answer. One alone leaves at once, several of a turn together."""
+        """Send the frame; `waiter` hears of its answer. One alone leaves at once, several of a turn
+        together."""
         cdef double now = self.loop.time()
         waiter.deadline = now + timeout_s
         if self.sweep is None:
@@ -131,7 +132,9 @@ cdef class Calls(Conn):
                 self.pending_calls[header.opaque] = waiter
                 raise
             except Exception as error:
-                self.loop.call_exception_handler({"message": "who waited for an answer failed", "exception": error})
+                self.loop.call_exception_handler(
+                    {"message": "who waited for an answer failed", "exception": error}
+                )
         if self.retired:
             self.close_if_done()
         return 0
@@ -176,5 +179,7 @@ cdef class Calls(Conn):
             if waiter.wanted():
                 waiter.failed(error)
         except Exception as fault:
-            self.loop.call_exception_handler({"message": "who waited for an answer failed", "exception": fault})
+            self.loop.call_exception_handler(
+                {"message": "who waited for an answer failed", "exception": fault}
+            )
         return 0

@@ -1,7 +1,9 @@
 # The system's clocks. Any thread.
 
 from libc.stdint cimport int64_t
-from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_THREAD_CPUTIME_ID, clock_gettime, clockid_t, timespec
+from posix.time cimport (
+    CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_THREAD_CPUTIME_ID, clock_gettime, clockid_t, timespec,
+)
 
 
 cdef inline long long nanoseconds() noexcept nogil:

@@ -1,5 +1,5 @@
-# Every number that names something on the wire: one list for C and for Python (each enum is an IntEnum there).
-# Unknown numbers are legal on the wire and do not raise: test membership, never convert.
+# Every number that names something on the wire: one list for C and for Python (each enum is an IntEnum
+# there). Unknown numbers are legal on the wire and do not raise: test membership, never convert.
 
 cpdef enum RequestCode:
     # what is asked; 5.5.0 knows all of these

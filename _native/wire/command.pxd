@@ -1,5 +1,5 @@
-# The comfortable object of one request or answer: cold path, tests, client. It owns all that it holds; the frame it was
-# decoded from may go.
+# The comfortable object of one request or answer: cold path, tests, client. It owns all that it holds; the
+# frame it was decoded from may go.
 
 from libc.stdint cimport int32_t
 

@@ -11,12 +11,12 @@ from firearrow._native.wire.escape cimport unescape
 from firearrow._native.wire.frame cimport FRAME_WHOLE, Frame, frame_fault, next_frame
 from firearrow._native.wire.header cimport Header, header_fault, scan_header
 from firearrow._native.wire.json cimport HEADER_BAD_JSON, SPAN_ABSENT, SPAN_ESCAPED, Span
-from firearrow._native.wire.limits cimport FIELDS_MAX, FRAME_BYTES_MAX, HEADER_BYTES_MAX
+from firearrow._native.wire.limits cimport FIELDS_MAX, FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES_MAX
 from firearrow._native.wire.writer cimport Writer
 
 cdef tuple LANGUAGE_NAMES = (
-    b"JAVA", b"CPP", b"DOTNET", b"PYTHON", b"DELPHI", b"ERLANG", b"RUBY", b"OTHER", b"HTTP", b"GO", b"PHP", b"OMS",
-    b"RUST", b"NODE_JS",
+    b"JAVA", b"CPP", b"DOTNET", b"PYTHON", b"DELPHI", b"ERLANG", b"RUBY", b"OTHER", b"HTTP", b"GO", b"PHP",
+    b"OMS", b"RUST", b"NODE_JS",
 )
 
 
@@ -76,7 +76,8 @@ cdef RemotingCommand command_from(const Frame *frame, const Header *header):
 @cython.final
 cdef class RemotingCommand:
     def __init__(
-        self, code, ext=None, body=b"", *, remark=None, opaque=0, flag=0, language=PYTHON, version=VERSION, serializer=0
+        self, code, ext=None, body=b"", *, remark=None, opaque=0, flag=0, language=PYTHON, version=VERSION,
+        serializer=0
     ):
         self.code = code
         self.ext = {} if ext is None else dict(ext)
@@ -90,8 +91,8 @@ cdef class RemotingCommand:
 
     def __repr__(self):
         return (
-            f"RemotingCommand(code={self.code}, opaque={self.opaque}, flag={self.flag}, remark={self.remark!r}, "
-            f"ext={self.ext!r}, body={len(self.body)} bytes)"
+            f"RemotingCommand(code={self.code}, opaque={self.opaque}, flag={self.flag}, "
+            f"remark={self.remark!r}, ext={self.ext!r}, body={len(self.body)} bytes)"
         )
 
     @property
@@ -114,7 +115,9 @@ cdef class RemotingCommand:
     @staticmethod
     def decode(bytes frame not None):
         cdef Frame whole
-        cdef int status = next_frame(<const uint8_t *> PyBytes_AS_STRING(frame), len(frame), FRAME_BYTES_MAX, &whole)
+        cdef int status = next_frame(
+            <const uint8_t *> PyBytes_AS_STRING(frame), len(frame), FRAME_BYTES_MAX, &whole
+        )
         if status < 0:
             raise WireError(frame_fault(status))
         if status != FRAME_WHOLE or whole.size != len(frame):
@@ -133,7 +136,7 @@ cdef class RemotingCommand:
             put_binary(self, out)
         else:
             put_json(self, out)
-        header_bytes = out.size - 8
+        header_bytes = out.size - FRAME_BYTES_MIN
         if header_bytes > HEADER_BYTES_MAX:
             raise ValueError(f"header of {header_bytes} bytes, at most {HEADER_BYTES_MAX}")
         if out.size + len(self.body) > FRAME_BYTES_MAX:
@@ -165,7 +168,8 @@ cdef class RemotingCommand:
 
 
 cdef object integer_of(str name, str value, int bits):
-    """Decimal digits with an optional sign, as Java's parsers take them; nothing else that Python's int() would."""
+    """Decimal digits with an optional sign, as Java's parsers take them; nothing else that Python's int()
+    would."""
     digits = value[1:] if value[:1] in ("-", "+") else value
     if not (0 < len(digits) <= 20 and digits.isascii() and digits.isdigit()):
         raise FieldError(f"the field {name} is not a whole number: {value[:64]!r}")
@@ -192,10 +196,10 @@ cdef int put_json(RemotingCommand command, Writer out) except -1:
     put_literal(out, b',"extFields":{')
     for key, value in command.ext.items():
         if not first:
-            out.put_byte(44)
+            out.put_byte(c',')
         first = False
         put_json_text(out, key)
-        out.put_byte(58)
+        out.put_byte(c':')
         put_json_text(out, value)
     put_literal(out, b'},"flag":')
     out.put_decimal(command.flag)
@@ -207,7 +211,7 @@ cdef int put_json(RemotingCommand command, Writer out) except -1:
         put_json_text(out, command.remark)
     put_literal(out, b',"serializeTypeCurrentRPC":"JSON","version":')
     out.put_decimal(command.version)
-    return out.put_byte(125)
+    return out.put_byte(c'}')
 
 
 cdef int put_binary(RemotingCommand command, Writer out) except -1:

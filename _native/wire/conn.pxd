@@ -1,17 +1,19 @@
 # One peer: on a transport of the loop, or plugged into an engine, which feeds the same frame loop.
 #
-# Ownership: bytes are received into one window that all connections of a thread share; what is left of a partial frame
-# after a read is copied to the connection's own `rest`, whose room grows with what has really come, never with what a
-# length word claims; but a room that lies ready on the shelf is taken. Commands own what they hold, so nothing points
-# into window or rest when a call returns.
+# Ownership: bytes are received into one window that all connections of a thread share; what is left of a
+# partial frame after a read is copied to the connection's own `rest`, whose room grows with what has really
+# come, never with what a length word claims; but a room that lies ready on the shelf is taken. Commands own
+# what they hold, so nothing points into window or rest when a call returns.
 #
-# Order: a read gives every whole frame to `received`, at most FRAMES_A_TURN of them, then lets the others have their
-# turn; answers gather in `answers` and leave as one write. While the peer does not read what it is sent
-# (`congested`), it is not read either: bounded by the transport's high-water mark and the answers of one turn.
-# What is kept of partial frames and what the kernel does not take counts in the `budget` that connections share.
-# A client `reads_always`: answers that nobody reads would keep the peer from reading what we send.
+# Order: a read gives every whole frame to `received`, at most FRAMES_A_TURN of them, then lets the others
+# have their turn; answers gather in `answers` and leave as one write. While the peer does not read what it is
+# sent (`congested`), it is not read either: bounded by the transport's high-water mark and the answers of one
+# turn. What is kept of partial frames and what the kernel does not take counts in the `budget` that
+# connections share. A client `reads_always`: answers that nobody reads would keep the peer from reading what
+# we send.
 #
-# Thread: the loop's. Subclasses (server, client) override `received` and `lost`; native ones may `take` frames in place.
+# Thread: the loop's. Subclasses (server, client) override `received` and `lost`; native ones may `take`
+# frames in place.
 
 from libc.stdint cimport uint8_t
 

@@ -49,7 +49,8 @@ cdef Shelf shelf_here():
 
 cdef class Conn:
     def __init__(
-        self, loop, *, frame_bytes_max=FRAME_BYTES_MAX, high_water=1 << 20, reads_always=False, Budget budget=None
+        self, loop, *, frame_bytes_max=FRAME_BYTES_MAX, high_water=1 << 20, reads_always=False,
+        Budget budget=None
     ):
         self.loop = self.plans = loop
         self.window = window_here()
@@ -174,8 +175,8 @@ cdef class Conn:
         return self.plug.now() if self.plug is not None else self.plans.time()
 
     cdef uint8_t *place(self, Py_ssize_t start, Py_ssize_t *room) except NULL:
-        """Where the next bytes go, behind `start` bytes of others in the window, and for how many there is room; `arrived`
-        must follow before anything else."""
+        """Where the next bytes go, behind `start` bytes of others in the window, and for how many there is
+        room; `arrived` must follow before anything else."""
         cdef bytearray held = self.window
         if self.rest_bytes >= SMALL_REST:
             if self.rest_bytes == len(self.rest):
@@ -209,7 +210,8 @@ cdef class Conn:
     # ---- the frame loop ----
 
     cdef Py_ssize_t deliver(self, const uint8_t *at, Py_ssize_t available) except -1:
-        """Hand every whole frame to `received`; how many bytes were used up (all of them once the connection closes)."""
+        """Hand every whole frame to `received`; how many bytes were used up (all of them once the connection
+        closes)."""
         cdef Frame frame
         cdef Py_ssize_t taken = 0
         cdef long long deadline = 0
@@ -240,7 +242,8 @@ cdef class Conn:
         return taken
 
     cdef int take(self, const Frame *frame) except -1:
-        """One whole frame; True if nothing was called that may have closed us. WireError closes the connection."""
+        """One whole frame; True if nothing was called that may have closed us. WireError closes the
+        connection."""
         self.received(command_of(frame))
         return 0
 
@@ -270,10 +273,13 @@ cdef class Conn:
         """The room is full: as much again, or as much as the frame in it still needs if that is less."""
         cdef const uint8_t *at = <const uint8_t *> PyByteArray_AS_STRING(self.rest)
         cdef Py_ssize_t missing = 4 + <Py_ssize_t> get_i32(at) - self.rest_bytes
-        return self.move(at, self.rest_bytes, self.rest_bytes + max(min(missing, self.rest_bytes), SMALL_REST))
+        return self.move(
+            at, self.rest_bytes, self.rest_bytes + max(min(missing, self.rest_bytes), SMALL_REST)
+        )
 
     cdef int move(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t room) except -1:
-        """To a room of so many bytes, or a larger one that lies ready: as large as the frame if there is one."""
+        """To a room of so many bytes, or a larger one that lies ready: as large as the frame if there is
+        one."""
         cdef bytearray larger = None
         if room >= SMALL_REST:
             larger = self.shelf.take(max(room, 4 + <Py_ssize_t> get_i32(at)))
@@ -299,7 +305,8 @@ cdef class Conn:
         return 0
 
     cdef int balance(self, bint more) except -1:
-        """Read on, or not; come back for whole frames that wait in `rest` when this turn had enough of them."""
+        """Read on, or not; come back for whole frames that wait in `rest` when this turn had enough of
+        them."""
         cdef bint stuck = self.writing_paused and not self.reads_always
         cdef bint pause = stuck or more or self.deaf
         if pause == self.reading_paused and not more:

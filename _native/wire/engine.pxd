@@ -5,16 +5,16 @@
 #            → what was planned behind the last socket: the turn's write, then one send for each connection; then what
 #            that planned: one send to each consumer that it woke
 #
-# What a pass leaves comes first in the next one, then whom epoll names anew; the kernel puts who was named behind the
-# others. So no flood keeps the other sockets or the loop's own callbacks waiting.
+# What a pass leaves comes first in the next one, then whom epoll names anew; the kernel puts who was named
+# behind the others. So no flood keeps the other sockets or the loop's own callbacks waiting.
 #
-# A socket is named once for what has come (edge triggered: the kernel need not ask each one again whether it still has
-# something), so one that may have more than was read, or less room than was left to write, is watched anew: it is named
-# behind the others then.
+# A socket is named once for what has come (edge triggered: the kernel need not ask each one again whether it
+# still has something), so one that may have more than was read, or less room than was left to write, is
+# watched anew: it is named behind the others then.
 #
-# Ownership: the engine owns its sockets until their connection was told that it is lost, which is never in a pass: what
-# epoll named stays valid to the pass's end. Bytes that the kernel does not take at once are copied to the socket's
-# backlog; behind `high_water` the connection is told, and reads no more. Thread: the loop's.
+# Ownership: the engine owns its sockets until their connection was told that it is lost, which is never in a
+# pass: what epoll named stays valid to the pass's end. Bytes that the kernel does not take at once are copied
+# to the socket's backlog; behind `high_water` the connection is told, and reads no more. Thread: the loop's.
 
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -33,7 +33,8 @@ cdef class Engine:
     cdef int epoll
     cdef set wired
     cdef list planned, spare              # by turns: neither is made anew, for which there could be no memory
-    cdef list waiting                     # [first, last) are wires that epoll named, with `events`, not served yet
+    # [first, last) are wires that epoll named, with `events`, not served yet
+    cdef list waiting
     cdef uint32_t events[EVENTS_MAX]
     cdef int first, last
     cdef readonly bint passing

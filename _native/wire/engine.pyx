@@ -11,7 +11,8 @@ from posix.unistd cimport close
 
 from firearrow._native.wire.clocks cimport nanoseconds
 from firearrow._native.wire.readiness cimport (
-    EPOLL_CLOEXEC, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_create1, epoll_event, epoll_wait, forget_socket, watch_socket,
+    EPOLL_CLOEXEC, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_create1, epoll_event, epoll_wait, forget_socket,
+    watch_socket,
 )
 from firearrow._native.wire.transfers cimport (
     MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_RDWR, comes_again, receive_now, send_now, shutdown,
@@ -19,7 +20,8 @@ from firearrow._native.wire.transfers cimport (
 
 cdef enum:
     LOOK_AT_THE_CLOCK = 4                 # sockets between two looks
-    TOGETHER_BYTES = 32768                # so much of several sockets stays near the processor until it is handed over
+    # so much of several sockets stays near the processor until it is handed over
+    TOGETHER_BYTES = 32768
     LINE_BYTES = 64
     PASS_NS = 2000000
     BACKLOG_KEPT = 65536                  # one that grew larger is given back when it is empty
@@ -76,8 +78,8 @@ cdef class Engine:
         return wire
 
     cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1:
-        """Name it when it is ready, which it may be already, and again when something more comes: not for what it has left.
-        Its end is named beside the last bytes."""
+        """Name it when it is ready, which it may be already, and again when something more comes: not for
+        what it has left. Its end is named beside the last bytes."""
         if watch_socket(self.epoll, wire.fd, <void *> wire, interest, known) < 0:
             raise OSError(errno, os.strerror(errno))
         return 0
@@ -161,8 +163,8 @@ cdef class Engine:
         return 0
 
     cdef bint serve(self, Wire wire, uint32_t events, long long deadline) except -1:
-        """Whether the pass has no time for others. A fault of one connection ends that one. One that is not read any more
-        since epoll named it is left alone."""
+        """Whether the pass has no time for others. A fault of one connection ends that one. One that is not
+        read any more since epoll named it is left alone."""
         cdef bint late = False
         if events & EPOLLIN and not wire.interest & EPOLLIN:
             events &= ~<uint32_t> (EPOLLIN | EPOLLRDHUP)
@@ -181,7 +183,8 @@ cdef class Engine:
         return late
 
     cdef int read(self, Wire wire, bint is_ending) except -1:
-        """Once; `hand_over` gives its connection what came. `is_ending`: there is something to hear behind the last byte."""
+        """Once; `hand_over` gives its connection what came. `is_ending`: there is something to hear behind
+        the last byte."""
         cdef Py_ssize_t room, before = wire.conn.rest_bytes
         cdef ssize_t count = wire.receive(self.read_bytes, &room)
         if count > 0:
@@ -193,8 +196,8 @@ cdef class Engine:
         return 0
 
     cdef bint hand_over(self, long long deadline) except -1:
-        """Their bytes to the connections, while the next one's memory is called for. Those that there is no time for go on
-        in the loop's next turn; whether there is none any more."""
+        """Their bytes to the connections, while the next one's memory is called for. Those that there is no
+        time for go on in the loop's next turn; whether there is none any more."""
         cdef int n, count = self.read_count
         cdef bint late = False
         cdef Wire wire
@@ -269,8 +272,8 @@ cdef class Wire(Plug):
     # ---- reading ----
 
     cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *room) except -2:
-        """How many bytes came to the connection's place behind `start` bytes of others: as many as there was `room` for,
-        then more may be there; 0: the last ones had come; -1: none for now."""
+        """How many bytes came to the connection's place behind `start` bytes of others: as many as there was
+        `room` for, then more may be there; 0: the last ones had come; -1: none for now."""
         cdef ssize_t count
         room[0] = -1
         if self.closing or not self.interest & EPOLLIN:
@@ -333,7 +336,9 @@ cdef class Wire(Plug):
         return self.conn.account()
 
     cdef int drain(self) except -1:
-        cdef ssize_t sent = send_now(self.fd, self.backlog + self.start, self.end - self.start, MSG_NOSIGNAL | MSG_DONTWAIT)
+        cdef ssize_t sent = send_now(
+            self.fd, self.backlog + self.start, self.end - self.start, MSG_NOSIGNAL | MSG_DONTWAIT
+        )
         if sent < 0:
             if not comes_again(errno):
                 self.lose(OSError(errno, os.strerror(errno)))
@@ -384,7 +389,8 @@ cdef class Wire(Plug):
         return self.tell_room()
 
     cdef int shut(self) except -1:
-        """No memory to tell of its loss: nothing is read or written any more, and epoll names it once more."""
+        """No memory to tell of its loss: nothing is read or written any more, and epoll names it once
+        more."""
         self.closing = True
         shutdown(self.fd, SHUT_RDWR)
         return self.engine.watch(self, self.interest, True)

@@ -4,12 +4,12 @@ from firearrow._native.wire.quoted cimport fa_copy_plain
 
 
 cdef int hex_value(uint8_t digit) noexcept nogil:
-    if 48 <= digit <= 57:
-        return digit - 48
-    if 97 <= digit <= 102:
-        return digit - 87
-    if 65 <= digit <= 70:
-        return digit - 55
+    if c'0' <= digit <= c'9':
+        return digit - c'0'
+    if c'a' <= digit <= c'f':
+        return digit - c'a' + 10
+    if c'A' <= digit <= c'F':
+        return digit - c'A' + 10
     return -1
 
 
@@ -47,23 +47,24 @@ cdef uint8_t *put_utf8(uint8_t *to, unsigned int point) noexcept nogil:
 
 
 cdef uint8_t simple_escape(uint8_t letter) noexcept nogil:
-    if letter == 110:
-        return 10
-    if letter == 116:
-        return 9
-    if letter == 114:
-        return 13
-    if letter == 98:
-        return 8
-    if letter == 102:
-        return 12
-    if letter == 34 or letter == 92 or letter == 47:
+    if letter == c'n':
+        return c'\n'
+    if letter == c't':
+        return c'\t'
+    if letter == c'r':
+        return c'\r'
+    if letter == c'b':
+        return c'\b'
+    if letter == c'f':
+        return c'\f'
+    if letter == c'"' or letter == c'\\' or letter == c'/':
         return letter
     return 0
 
 
 cdef Py_ssize_t unescape(const uint8_t *at, Py_ssize_t length, uint8_t *to) noexcept nogil:
-    """Write the text of an escaped span to `to` (room for `length` bytes); its length, or -1 for a bad escape.
+    """Write the text of an escaped span to `to` (room for `length` bytes); its length, or -1 for a bad
+    escape.
 
     A lone surrogate becomes `?`, as Java's encoder makes it.
     """
@@ -72,22 +73,22 @@ cdef Py_ssize_t unescape(const uint8_t *at, Py_ssize_t length, uint8_t *to) noex
     cdef int unit, low
     cdef Py_ssize_t plain
     while at < end:
-        if at[0] != 92:
+        if at[0] != c'\\':
             to[0] = at[0]
             plain = 1 + fa_copy_plain(at + 1, end, to + 1)
             to += plain
             at += plain
             continue
-        if end - at >= 6 and at[1] == 117 and at[2] == 48 and at[3] == 48 and 48 <= at[4] < 56:
+        if end - at >= 6 and at[1] == c'u' and at[2] == c'0' and at[3] == c'0' and c'0' <= at[4] < c'8':
             unit = hex_value(at[5])
             if unit >= 0:
-                to[0] = <uint8_t> ((at[4] - 48) << 4 | unit)
+                to[0] = <uint8_t> ((at[4] - c'0') << 4 | unit)
                 to += 1
                 at += 6
                 continue
         if end - at < 2:
             return -1
-        if at[1] != 117:
+        if at[1] != c'u':
             to[0] = simple_escape(at[1])
             if to[0] == 0:
                 return -1
@@ -98,11 +99,11 @@ cdef Py_ssize_t unescape(const uint8_t *at, Py_ssize_t length, uint8_t *to) noex
         if unit < 0:
             return -1
         at += 6
-        if 0xD800 <= unit < 0xDC00 and end - at >= 6 and at[0] == 92 and at[1] == 117:
+        if 0xD800 <= unit < 0xDC00 and end - at >= 6 and at[0] == c'\\' and at[1] == c'u':
             low = hex_unit(at + 2, end)
             if 0xDC00 <= low < 0xE000:
                 to = put_utf8(to, 0x10000 + (unit - 0xD800 << 10) + low - 0xDC00)
                 at += 6
                 continue
-        to = put_utf8(to, 63 if 0xD800 <= unit < 0xE000 else unit)
+        to = put_utf8(to, c'?' if 0xD800 <= unit < 0xE000 else unit)
     return to - start

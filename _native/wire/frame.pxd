@@ -5,8 +5,8 @@
 #   | L i32  | T | H u24   | header    | body         |
 #   +--------+---+---------+-----------+--------------+
 #
-# `next_frame` borrows the window and keeps nothing. A negative answer means that the frame boundary is lost, or that
-# nobody can be answered: the connection has to be closed.
+# `next_frame` borrows the window and keeps nothing. A negative answer means that the frame boundary is lost,
+# or that nobody can be answered: the connection has to be closed.
 
 from libc.stdint cimport uint8_t
 
@@ -26,5 +26,7 @@ cdef struct Frame:
     Py_ssize_t size               # of the whole frame; set as soon as the length word is there
     Py_ssize_t behind             # bytes of the window that follow it: more frames, or a part of one
 
-cdef int next_frame(const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_max, Frame *frame) noexcept nogil
+cdef int next_frame(
+    const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_max, Frame *frame
+) noexcept nogil
 cdef str frame_fault(int reason)

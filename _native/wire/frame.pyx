@@ -1,10 +1,13 @@
 """Finds whole frames in a byte window and refuses bad lengths. Borrows the window, keeps nothing."""
 
 from firearrow._native.base.endian cimport get_i32
+from firearrow._native.wire.codes cimport SERIALIZER_ROCKETMQ
 from firearrow._native.wire.limits cimport FRAME_BYTES_MIN, HEADER_BYTES_MAX
 
 
-cdef int next_frame(const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_max, Frame *frame) noexcept nogil:
+cdef int next_frame(
+    const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_max, Frame *frame
+) noexcept nogil:
     cdef long long length
     frame.size = 0
     if available < 4:
@@ -17,7 +20,7 @@ cdef int next_frame(const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_ma
         return FRAME_PARTIAL
     frame.serializer = at[4]
     frame.header_bytes = get_i32(at + 4) & 0xFFFFFF
-    if frame.serializer > 1:
+    if frame.serializer > SERIALIZER_ROCKETMQ:
         return FRAME_BAD_TYPE
     if frame.header_bytes > length - 4 or frame.header_bytes > HEADER_BYTES_MAX:
         return FRAME_BAD_HEADER_LENGTH

@@ -1,43 +1,59 @@
-"""Scans a command's header in place, JSON or binary (see header.pxd). Knows the members, not their meaning."""
+"""Scans a command's header in place, JSON or binary (see header.pxd). Knows the members, not their
+meaning."""
 
 from firearrow._native.base.endian cimport get_i16, get_i32
-from firearrow._native.wire.codes cimport OTHER
+from firearrow._native.wire.codes cimport OTHER, SERIALIZER_ROCKETMQ
 from firearrow._native.wire.json cimport (
-    HEADER_BAD_BINARY, HEADER_BAD_JSON, HEADER_BAD_TYPE, HEADER_OK, HEADER_TOO_DEEP, HEADER_TOO_MANY_FIELDS, SPAN_ABSENT, SPAN_RAW, Cursor, is_text, skip_blanks, skip_value, take, take_bare, take_int32,
+    HEADER_BAD_BINARY, HEADER_BAD_JSON, HEADER_BAD_TYPE, HEADER_OK, HEADER_TOO_DEEP, HEADER_TOO_MANY_FIELDS,
+    SPAN_ABSENT, SPAN_RAW, Cursor, is_text, skip_blanks, skip_value, take, take_bare, take_int32,
 )
 from firearrow._native.wire.quoted cimport take_string
 
 cdef const char **LANGUAGES = [
-    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS",
+    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS",
+    "RUST", "NODE_JS",
 ]
 cdef int LANGUAGES_COUNT = 14
+
+cdef enum:
+    # of the binary form: code i16, language u8, version i16, opaque i32, flag i32, remark i32 + bytes,
+    # ext fields i32 + bytes
+    AT_LANGUAGE = 2
+    AT_VERSION = 3
+    AT_OPAQUE = 5
+    AT_FLAG = 9
+    AT_REMARK_BYTES = 13
+    AT_REMARK = 17
+    BINARY_BYTES_MIN = 21
+    KEY_LENGTH_BYTES = 2
+    LENGTH_BYTES = 4
 
 
 cdef int scan_header(const uint8_t *at, Py_ssize_t length, int serializer, Header *header) noexcept nogil:
     header.code = header.language = header.version = header.opaque = header.flag = header.fields = 0
     header.remark.kind = header.opaque_text.kind = SPAN_ABSENT
     header.remark.length = 0
-    if serializer == 1:
+    if serializer == SERIALIZER_ROCKETMQ:
         return scan_binary(at, length, header)
     return scan_json(at, length, header)
 
 
-# ---- binary form -----------------------------------------------------------------------------------------------------
+# ---- binary form -------------------------------------------------------------------------------------------
 
 cdef int scan_binary(const uint8_t *at, Py_ssize_t length, Header *header) noexcept nogil:
-    cdef Py_ssize_t left = length - 21
+    cdef Py_ssize_t left = length - BINARY_BYTES_MIN
     cdef int32_t remark_bytes, fields_bytes
     if left < 0:
         return HEADER_BAD_BINARY
     header.code = get_i16(at)
-    header.language = at[2]
-    header.version = get_i16(at + 3)
-    header.opaque = get_i32(at + 5)
-    header.flag = get_i32(at + 9)
-    remark_bytes = get_i32(at + 13)
+    header.language = at[AT_LANGUAGE]
+    header.version = get_i16(at + AT_VERSION)
+    header.opaque = get_i32(at + AT_OPAQUE)
+    header.flag = get_i32(at + AT_FLAG)
+    remark_bytes = get_i32(at + AT_REMARK_BYTES)
     if remark_bytes < 0 or remark_bytes > left:
         return HEADER_BAD_BINARY
-    at += 17
+    at += AT_REMARK
     if remark_bytes > 0:
         header.remark = Span(at=at, length=remark_bytes, kind=SPAN_RAW)
         at += remark_bytes
@@ -45,7 +61,7 @@ cdef int scan_binary(const uint8_t *at, Py_ssize_t length, Header *header) noexc
     fields_bytes = get_i32(at)
     if fields_bytes < 0 or fields_bytes > left:
         return HEADER_BAD_BINARY
-    return scan_binary_fields(at + 4, at + 4 + fields_bytes, header)
+    return scan_binary_fields(at + LENGTH_BYTES, at + LENGTH_BYTES + fields_bytes, header)
 
 
 cdef int scan_binary_fields(const uint8_t *at, const uint8_t *end, Header *header) noexcept nogil:
@@ -55,17 +71,17 @@ cdef int scan_binary_fields(const uint8_t *at, const uint8_t *end, Header *heade
     while at < end:
         if header.fields == FIELDS_MAX:
             return HEADER_TOO_MANY_FIELDS
-        if end - at < 2:
+        if end - at < KEY_LENGTH_BYTES:
             return HEADER_BAD_BINARY
         key_bytes = get_i16(at)
-        at += 2
-        if key_bytes < 0 or end - at < key_bytes + 4:
+        at += KEY_LENGTH_BYTES
+        if key_bytes < 0 or end - at < key_bytes + LENGTH_BYTES:
             return HEADER_BAD_BINARY
         field = &header.field[header.fields]
         field.key = Span(at=at, length=key_bytes, kind=SPAN_RAW)
         at += key_bytes
         value_bytes = get_i32(at)
-        at += 4
+        at += LENGTH_BYTES
         if value_bytes < 0 or end - at < value_bytes:
             return HEADER_BAD_BINARY
         field.value = Span(at=at, length=value_bytes, kind=SPAN_RAW)
@@ -74,13 +90,13 @@ cdef int scan_binary_fields(const uint8_t *at, const uint8_t *end, Header *heade
     return HEADER_OK
 
 
-# ---- JSON form -------------------------------------------------------------------------------------------------------
+# ---- JSON form ---------------------------------------------------------------------------------------------
 
 cdef int take_language(Cursor *cursor, int32_t *language) noexcept nogil:
     cdef Span span
     cdef int status, n
     skip_blanks(cursor)
-    if cursor.at < cursor.end and cursor.at[0] != 34:
+    if cursor.at < cursor.end and cursor.at[0] != c'"':
         return take_int32(cursor, language)
     status = take_string(cursor, &span)
     if status < 0:
@@ -99,11 +115,11 @@ cdef int scan_json_fields(Cursor *cursor, Header *header) noexcept nogil:
     cdef Span nothing
     skip_blanks(cursor)
     header.fields = 0
-    if cursor.at < cursor.end and cursor.at[0] == 110:
+    if cursor.at < cursor.end and cursor.at[0] == c'n':
         return take_bare(cursor, &nothing)
-    if not take(cursor, 123):
+    if not take(cursor, c'{'):
         return HEADER_BAD_TYPE
-    if take(cursor, 125):
+    if take(cursor, c'}'):
         return HEADER_OK
     while True:
         if header.fields == FIELDS_MAX:
@@ -112,19 +128,22 @@ cdef int scan_json_fields(Cursor *cursor, Header *header) noexcept nogil:
         status = take_string(cursor, &field.key)
         if status < 0:
             return status
-        if not take(cursor, 58):
+        if not take(cursor, c':'):
             return HEADER_BAD_JSON
         skip_blanks(cursor)
-        if cursor.at < cursor.end and (cursor.at[0] == 123 or cursor.at[0] == 91):
+        if cursor.at < cursor.end and (cursor.at[0] == c'{' or cursor.at[0] == c'['):
             return HEADER_BAD_TYPE
-        status = take_string(cursor, &field.value) if cursor.at < cursor.end and cursor.at[0] == 34 else take_bare(cursor, &field.value)
+        if cursor.at < cursor.end and cursor.at[0] == c'"':
+            status = take_string(cursor, &field.value)
+        else:
+            status = take_bare(cursor, &field.value)
         if status < 0:
             return status
         if field.value.kind != SPAN_ABSENT:
             header.fields += 1
-        if take(cursor, 44):
+        if take(cursor, c','):
             continue
-        return HEADER_OK if take(cursor, 125) else HEADER_BAD_JSON
+        return HEADER_OK if take(cursor, c'}') else HEADER_BAD_JSON
 
 
 cdef int take_opaque(Cursor *cursor, Header *header) noexcept nogil:
@@ -151,7 +170,7 @@ cdef int scan_json_member(Cursor *cursor, const Span *name, Header *header) noex
         return take_int32(cursor, &header.version)
     if is_text(name, "remark"):
         skip_blanks(cursor)
-        if cursor.at < cursor.end and cursor.at[0] == 34:
+        if cursor.at < cursor.end and cursor.at[0] == c'"':
             return take_string(cursor, &header.remark)
     return skip_value(cursor)
 
@@ -162,21 +181,21 @@ cdef int scan_json(const uint8_t *at, Py_ssize_t length, Header *header) noexcep
     cdef int status
     cursor.at = at
     cursor.end = at + length
-    if not take(&cursor, 123):
+    if not take(&cursor, c'{'):
         return HEADER_BAD_JSON
-    if not take(&cursor, 125):
+    if not take(&cursor, c'}'):
         while True:
             status = take_string(&cursor, &name)
             if status < 0:
                 return status
-            if not take(&cursor, 58):
+            if not take(&cursor, c':'):
                 return HEADER_BAD_JSON
             status = scan_json_member(&cursor, &name, header)
             if status < 0:
                 return status
-            if take(&cursor, 44):
+            if take(&cursor, c','):
                 continue
-            if take(&cursor, 125):
+            if take(&cursor, c'}'):
                 break
             return HEADER_BAD_JSON
     skip_blanks(&cursor)

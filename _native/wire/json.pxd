@@ -1,6 +1,7 @@
-# JSON text walked in place: strings, numbers and literals are found, not converted. Nothing is owned; a Span points into
-# the text and dies with it. A Span of kind SPAN_ESCAPED still has its escapes: `unescape` (escape.pxd) writes it out.
-# Every function returns 0 or a negative HEADER_* reason and leaves the cursor behind what it took.
+# JSON text walked in place: strings, numbers and literals are found, not converted. Nothing is owned; a Span
+# points into the text and dies with it. A Span of kind SPAN_ESCAPED still has its escapes: `unescape`
+# (escape.pxd) writes it out. Every function returns 0 or a negative HEADER_* reason and leaves the cursor
+# behind what it took.
 
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcmp, strlen
@@ -29,7 +30,11 @@ cdef struct Cursor:
 
 
 cdef inline void skip_blanks(Cursor *cursor) noexcept nogil:
-    while cursor.at < cursor.end and cursor.at[0] <= 32 and (cursor.at[0] == 32 or cursor.at[0] == 10 or cursor.at[0] == 13 or cursor.at[0] == 9):
+    while (
+        cursor.at < cursor.end
+        and cursor.at[0] <= c' '
+        and (cursor.at[0] == c' ' or cursor.at[0] == c'\n' or cursor.at[0] == c'\r' or cursor.at[0] == c'\t')
+    ):
         cursor.at += 1
 
 

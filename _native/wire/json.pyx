@@ -1,5 +1,7 @@
 """JSON text walked in place: no object is made, nothing is converted but whole numbers (see json.pxd)."""
 
+from libc.stdint cimport INT32_MAX, INT32_MIN
+
 from firearrow._native.wire.limits cimport DEPTH_MAX
 from firearrow._native.wire.quoted cimport take_string
 
@@ -9,7 +11,10 @@ cdef int take_bare(Cursor *cursor, Span *span) noexcept nogil:
     cdef const uint8_t *at
     skip_blanks(cursor)
     at = cursor.at
-    while at < cursor.end and (at[0] == 43 or at[0] == 45 or at[0] == 46 or 48 <= at[0] <= 57 or 65 <= at[0] <= 90 or 97 <= at[0] <= 122):
+    while at < cursor.end and (
+        at[0] == c'+' or at[0] == c'-' or at[0] == c'.'
+        or c'0' <= at[0] <= c'9' or c'A' <= at[0] <= c'Z' or c'a' <= at[0] <= c'z'
+    ):
         at += 1
     span.at = cursor.at
     span.length = <int32_t> (at - cursor.at)
@@ -29,15 +34,16 @@ cdef bint is_number(const Span *span) noexcept nogil:
     cdef int32_t n
     cdef bint digit = False
     for n in range(span.length):
-        if 48 <= span.at[n] <= 57:
+        if c'0' <= span.at[n] <= c'9':
             digit = True
-        elif span.at[n] not in (43, 45, 46, 69, 101):
+        elif span.at[n] not in (c'+', c'-', c'.', c'E', c'e'):
             return False
     return digit
 
 
 cdef int take_int32(Cursor *cursor, int32_t *value) noexcept nogil:
-    """A whole number within 32 bits; null leaves the value alone. Up to nine plain digits need no second look."""
+    """A whole number within 32 bits; null leaves the value alone. Up to nine plain digits need no second
+    look."""
     cdef const uint8_t *at
     cdef Span span
     cdef long long total = 0
@@ -46,10 +52,10 @@ cdef int take_int32(Cursor *cursor, int32_t *value) noexcept nogil:
     cdef int status
     skip_blanks(cursor)
     at = cursor.at
-    while at < cursor.end and at - cursor.at < 9 and 48 <= at[0] <= 57:
-        total = total * 10 + (at[0] - 48)
+    while at < cursor.end and at - cursor.at < 9 and c'0' <= at[0] <= c'9':
+        total = total * 10 + (at[0] - c'0')
         at += 1
-    if cursor.at < at < cursor.end and (at[0] == 44 or at[0] == 125):
+    if cursor.at < at < cursor.end and (at[0] == c',' or at[0] == c'}'):
         cursor.at = at
         value[0] = <int32_t> total
         return HEADER_OK
@@ -57,19 +63,19 @@ cdef int take_int32(Cursor *cursor, int32_t *value) noexcept nogil:
     status = take_bare(cursor, &span)
     if status < 0 or span.kind == SPAN_ABSENT:
         return status
-    if span.at[0] == 45:
+    if span.at[0] == c'-':
         negative = True
         n = 1
     if span.length - n > 10 or span.length == n:
         return HEADER_BAD_TYPE
     while n < span.length:
-        if not 48 <= span.at[n] <= 57:
+        if not c'0' <= span.at[n] <= c'9':
             return HEADER_BAD_TYPE
-        total = total * 10 + (span.at[n] - 48)
+        total = total * 10 + (span.at[n] - c'0')
         n += 1
     if negative:
         total = -total
-    if total > 2147483647 or total < -2147483648:
+    if total > INT32_MAX or total < INT32_MIN:
         return HEADER_BAD_TYPE
     value[0] = <int32_t> total
     return HEADER_OK
@@ -83,20 +89,20 @@ cdef int skip_value(Cursor *cursor) noexcept nogil:
         skip_blanks(cursor)
         if cursor.at == cursor.end:
             return HEADER_BAD_JSON
-        if cursor.at[0] == 123 or cursor.at[0] == 91:
+        if cursor.at[0] == c'{' or cursor.at[0] == c'[':
             depth += 1
             if depth > DEPTH_MAX:
                 return HEADER_TOO_DEEP
             cursor.at += 1
-        elif cursor.at[0] == 125 or cursor.at[0] == 93:
+        elif cursor.at[0] == c'}' or cursor.at[0] == c']':
             depth -= 1
             if depth < 0:
                 return HEADER_BAD_JSON
             cursor.at += 1
-        elif depth > 0 and (cursor.at[0] == 44 or cursor.at[0] == 58):
+        elif depth > 0 and (cursor.at[0] == c',' or cursor.at[0] == c':'):
             cursor.at += 1
         else:
-            status = take_string(cursor, &span) if cursor.at[0] == 34 else take_bare(cursor, &span)
+            status = take_string(cursor, &span) if cursor.at[0] == c'"' else take_bare(cursor, &span)
             if status < 0:
                 return status
         if depth == 0:

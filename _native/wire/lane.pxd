@@ -1,11 +1,13 @@
-# The short way of an ordinary message: from Message to frame, from answer to result, without a Python frame of ours.
+# The short way of an ordinary message: from Message to frame, from answer to result, without a Python frame
+# of ours.
 #
-# A Lane belongs to a producer and a topic. `submit` answers None for all that is not ordinary: then nothing was done, and
-# the whole way (firearrow.client.submission) is taken. What does not end in success is handed to `beyond`, which owns
-# future and allowance from then on. An Allowance is how much may be on the way; lanes of a producer share one.
+# A Lane belongs to a producer and a topic. `submit` answers None for all that is not ordinary: then nothing
+# was done, and the whole way (firearrow.client.submission) is taken. What does not end in success is handed
+# to `beyond`, which owns future and allowance from then on. An Allowance is how much may be on the way; lanes
+# of a producer share one.
 #
-# Order: a message counts against the allowance until its answer, its time-out or the loss of its connection, also when
-# nobody waits for its future any more. Thread: the loop's.
+# Order: a message counts against the allowance until its answer, its time-out or the loss of its connection,
+# also when nobody waits for its future any more. Thread: the loop's.
 
 from libc.stdint cimport int32_t, uint32_t
 

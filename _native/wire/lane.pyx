@@ -41,9 +41,9 @@ cdef class Allowance:
 @cython.final
 cdef class Lane:
     def __init__(
-        self, loop, topic not None, SendFrames frames not None, UniqueIds ids not None, Allowance allowance not None, *,
-        dict infos not None, frozenset special not None, Py_ssize_t body_bytes_max, result_type, stored,
-        uint32_t turn=0,
+        self, loop, topic not None, SendFrames frames not None, UniqueIds ids not None,
+        Allowance allowance not None, *, dict infos not None, frozenset special not None,
+        Py_ssize_t body_bytes_max, result_type, stored, uint32_t turn=0,
     ):
         self.loop = loop
         self.topic = topic
@@ -59,7 +59,8 @@ cdef class Lane:
         self.queues = []
 
     def lay(self, info not None, targets not None):
-        """From now on these queues are sent to, as long as `info` holds: (queue id, broker name, queue, channel) each."""
+        """From now on these queues are sent to, as long as `info` holds: (queue id, broker name, queue,
+        channel) each."""
         if not targets:
             raise ValueError("a lane leads to at least one queue")
         self.queue_ids = [queue_id for queue_id, _, _, _ in targets]
@@ -82,7 +83,11 @@ cdef class Lane:
         cdef Send send
         cdef timespec now
         cdef Writer properties
-        if self.info is None or self.infos.get(self.topic) is not self.info or not self.ordinary(message, body):
+        if (
+            self.info is None
+            or self.infos.get(self.topic) is not self.info
+            or not self.ordinary(message, body)
+        ):
             return None
         self.turn += 1
         at = self.turn % <uint32_t> len(self.queues)
@@ -151,7 +156,8 @@ cdef class LaneWaiter(Waiter):
         if not self.future.done():
             self.future.set_result(tuple.__new__(self.lane.result_type, (
                 self.lane.stored, self.message.unique_id, answer.offset_message_id or "", self.queue,
-                answer.queue_offset, answer.transaction_id, answer.recall_handle, answer.region, answer.trace_on,
+                answer.queue_offset, answer.transaction_id, answer.recall_handle, answer.region,
+                answer.trace_on,
             )))
         return 0
 

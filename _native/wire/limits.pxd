@@ -1,7 +1,8 @@
 # Maxima of what comes from outside. Each has a test at it and one past it.
 
 cdef enum:
-    FRAME_BYTES_MAX = 16777216    # whole frame, length word included (Apache: com.rocketmq.remoting.frameMaxLength)
+    # whole frame, length word included (Apache: com.rocketmq.remoting.frameMaxLength)
+    FRAME_BYTES_MAX = 16777216
     FRAME_BYTES_MIN = 8           # length word, type and header length
     HEADER_BYTES_MAX = 1048576    # 32,767 bytes of properties, each escaped to six, fit five times over
     FIELDS_MAX = 256              # ext fields of one header

@@ -9,6 +9,9 @@ from firearrow._native.wire.limits cimport FRAME_BYTES_MAX
 
 cdef enum:
     PROPERTIES_BYTES_MAX = 32767
+    # between properties on the wire, as Apache's MessageDecoder has them
+    NAME_VALUE_SEPARATOR = 1
+    PROPERTY_SEPARATOR = 2
 
 cdef object INT_MAX = 0x7FFFFFFF
 cdef object LONG_MAX = 0x7FFFFFFFFFFFFFFF
@@ -58,7 +61,8 @@ def batch_body(messages not None, UniqueIds ids not None):
 
 
 cdef int put_properties(Writer out, object message, UniqueIds ids, dict more) except -1:
-    """All properties of the message, then `more`. ValueError: a separator within, or more than 32767 bytes."""
+    """All properties of the message, then `more`. ValueError: a separator within, or more than 32767
+    bytes."""
     cdef Py_ssize_t start = out.size
     if message.properties:
         put_all(out, message.properties)
@@ -96,7 +100,9 @@ cdef int put_rare(Writer out, object message) except -1:
         put_property(out, "DELAY", number_text("delay_level", message.delay_level, INT_MAX))
         delays += 1
     if message.delay_s is not None:
-        put_property(out, "TIMER_DELAY_MS", number_text("delay_s in ms", round(message.delay_s * 1000), LONG_MAX))
+        put_property(
+            out, "TIMER_DELAY_MS", number_text("delay_s in ms", round(message.delay_s * 1000), LONG_MAX)
+        )
         delays += 1
     if message.deliver_at_ms is not None:
         put_property(out, "TIMER_DELIVER_MS", number_text("deliver_at_ms", message.deliver_at_ms, LONG_MAX))
@@ -124,9 +130,9 @@ cdef int put_all(Writer out, dict properties) except -1:
 
 cdef int put_property(Writer out, object name, object value) except -1:
     put_text(out, name, name)
-    out.put_byte(1)
+    out.put_byte(NAME_VALUE_SEPARATOR)
     put_text(out, name, value)
-    return out.put_byte(2)
+    return out.put_byte(PROPERTY_SEPARATOR)
 
 
 cdef int put_text(Writer out, object name, object text) except -1:
@@ -134,6 +140,11 @@ cdef int put_text(Writer out, object name, object text) except -1:
     if not isinstance(text, str):
         raise ValueError(f"property {name!r}: a str is wanted, not {type(text).__name__}")
     cdef const char *at = PyUnicode_AsUTF8AndSize(text, &length)
-    if memchr(at, 1, length) is not NULL or memchr(at, 2, length) is not NULL:
-        raise ValueError(f"property {name!r}: the bytes 1 and 2 separate properties on the wire and cannot be part of one")
+    if (
+        memchr(at, NAME_VALUE_SEPARATOR, length) is not NULL
+        or memchr(at, PROPERTY_SEPARATOR, length) is not NULL
+    ):
+        raise ValueError(
+            f"property {name!r}: the bytes 1 and 2 separate properties on the wire and cannot be part of one"
+        )
     return out.put(at, length)

@@ -1,5 +1,5 @@
-# Short pieces compared and copied where they stand: a call of the C library costs as much as the work. Inline: each module
-# that cimports them compiles its own copies.
+# Short pieces compared and copied where they stand: a call of the C library costs as much as the work.
+# Inline: each module that cimports them compiles its own copies.
 
 from libc.stdint cimport uint8_t
 
@@ -8,7 +8,8 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
 
-    /* Eight bytes at a time, the last eight over those before; of fewer than eight two halves that may overlap. */
+    /* Compares eight bytes at a time; the last eight may overlap those before. Under eight: two halves that
+     * may overlap. */
     static inline int fa_same(const uint8_t *one, const uint8_t *other, size_t length)
     {
         uint64_t a, b;

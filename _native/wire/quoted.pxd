@@ -1,8 +1,11 @@
-# Strings of JSON text, found sixteen bytes at a step. Inline: each module that cimports it compiles its own copy.
+# Strings of JSON text, found sixteen bytes at a step. Inline: each module that cimports it compiles its own
+# copy.
 
 from libc.stdint cimport int32_t, uint8_t
 
-from firearrow._native.wire.json cimport HEADER_BAD_JSON, HEADER_OK, SPAN_ESCAPED, SPAN_RAW, Cursor, Span, take
+from firearrow._native.wire.json cimport (
+    HEADER_BAD_JSON, HEADER_OK, SPAN_ESCAPED, SPAN_RAW, Cursor, Span, take,
+)
 
 cdef extern from "quotes.h" nogil:
     const uint8_t *fa_quote_or_escape(const uint8_t *at, const uint8_t *end) noexcept
@@ -11,12 +14,12 @@ cdef extern from "quotes.h" nogil:
 
 
 cdef inline const uint8_t *take_text(const uint8_t *at, const uint8_t *end, Span *span) noexcept nogil:
-    """What stands from there up to the quote that ends it; that quote's place, or NULL: there is none. Raw control
-    characters are taken as they are."""
+    """What stands from there up to the quote that ends it; that quote's place, or NULL: there is none. Raw
+    control characters are taken as they are."""
     span.at = at
     span.kind = SPAN_RAW
     at = fa_quote_or_escape(at, end)
-    while at < end and at[0] != 34:
+    while at < end and at[0] != c'"':
         span.kind = SPAN_ESCAPED
         if end - at <= 2:
             return NULL
@@ -30,7 +33,7 @@ cdef inline const uint8_t *take_text(const uint8_t *at, const uint8_t *end, Span
 cdef inline int take_string(Cursor *cursor, Span *span) noexcept nogil:
     """A quoted string; the span is what stands between the quotes."""
     cdef const uint8_t *at
-    if not take(cursor, 34):
+    if not take(cursor, c'"'):
         return HEADER_BAD_JSON
     at = take_text(cursor.at, cursor.end, span)
     if at is NULL:

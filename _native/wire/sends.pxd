@@ -1,7 +1,9 @@
-# Requests that send messages, written without an object for each field, and their answers, read where they lie.
+# Requests that send messages, written without an object for each field, and their answers, read where they
+# lie.
 #
-# SendFrames belongs to one group and topic and owns the text that is the same in all their frames. A SendWaiter hands
-# `done` one outcome, once: a SendAnswer, or what the channel's `failure` made. Thread: the channel's loop.
+# SendFrames belongs to one group and topic and owns the text that is the same in all their frames. A
+# SendWaiter hands `done` one outcome, once: a SendAnswer, or what the channel's `failure` made. Thread: the
+# channel's loop.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -23,13 +25,16 @@ cdef class SendFrames:
     cdef Writer spare
 
     cdef bytes frame_at(
-        self, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes, bytes body
+        self, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes,
+        bytes body
     )
     cdef int put_json(
-        self, Writer out, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes
+        self, Writer out, const Send *send, str broker_name, const uint8_t *properties,
+        Py_ssize_t properties_bytes
     ) except -1
     cdef int put_binary(
-        self, Writer out, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes
+        self, Writer out, const Send *send, str broker_name, const uint8_t *properties,
+        Py_ssize_t properties_bytes
     ) except -1
 
 cdef class SendAnswer:

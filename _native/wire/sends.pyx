@@ -12,14 +12,14 @@ from firearrow._native.wire.command cimport integer_of, text_of
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.json cimport SPAN_ABSENT, Span, is_text
-from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, HEADER_BYTES_MAX
+from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES_MAX
 
 from firearrow._native.wire.command import FieldError
 
 cdef str DEFAULT_REGION = "DefaultRegion"
 
 
-# ---- requests --------------------------------------------------------------------------------------------------------
+# ---- requests ----------------------------------------------------------------------------------------------
 
 @cython.final
 cdef class SendFields:
@@ -40,8 +40,8 @@ cdef SendFields PLAIN = SendFields()
 @cython.final
 cdef class SendFrames:
     def __init__(
-        self, str group not None, str topic not None, *, str default_topic not None="TBW102", int default_queues=4,
-        bint unit_mode=False, bint binary=False,
+        self, str group not None, str topic not None, *, str default_topic not None="TBW102",
+        int default_queues=4, bint unit_mode=False, bint binary=False,
     ):
         cdef Writer out = Writer()
         self.binary = binary
@@ -51,9 +51,9 @@ cdef class SendFrames:
                 put_field(out, name.encode(), value.encode())
             else:
                 put_json_text(out, name)
-                out.put_byte(58)
+                out.put_byte(c':')
                 put_json_text(out, value)
-                out.put_byte(44)
+                out.put_byte(c',')
         self.constant = out.take()
         self.spare = Writer()
 
@@ -77,7 +77,8 @@ cdef class SendFrames:
         )
 
     cdef bytes frame_at(
-        self, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes, bytes body
+        self, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes,
+        bytes body
     ):
         cdef Writer out = self.spare
         cdef Py_ssize_t body_bytes = len(body)
@@ -87,13 +88,13 @@ cdef class SendFrames:
         self.spare = None
         if out is None:
             out = Writer()
-        out.size = 8
-        out.reserve(8)
+        out.size = FRAME_BYTES_MIN
+        out.reserve(FRAME_BYTES_MIN)
         if self.binary:
             self.put_binary(out, send, broker_name, properties, properties_bytes)
         else:
             self.put_json(out, send, broker_name, properties, properties_bytes)
-        header_bytes = out.size - 8
+        header_bytes = out.size - FRAME_BYTES_MIN
         if header_bytes > HEADER_BYTES_MAX:
             raise ValueError(f"header of {header_bytes} bytes, at most {HEADER_BYTES_MAX}")
         if out.size + body_bytes > FRAME_BYTES_MAX:
@@ -108,7 +109,8 @@ cdef class SendFrames:
         return frame
 
     cdef int put_json(
-        self, Writer out, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes
+        self, Writer out, const Send *send, str broker_name, const uint8_t *properties,
+        Py_ssize_t properties_bytes
     ) except -1:
         """As Java writes it: members and fields in alphabetical order."""
         put_member(out, '{"code":', send.code)
@@ -124,7 +126,7 @@ cdef class SendFrames:
         put_raw(out, '","k":"true"' if self.unit_mode else '","k":"false"')
         if send.max_reconsume_times >= 0:
             put_member(out, ',"l":"', send.max_reconsume_times)
-            out.put_byte(34)
+            out.put_byte(c'"')
         put_raw(out, ',"m":"true"' if send.batch else ',"m":"false"')
         if broker_name is not None:
             put_raw(out, ',"n":')
@@ -132,10 +134,11 @@ cdef class SendFrames:
         put_member(out, '},"flag":', send.frame_flag)
         put_member(out, ',"language":"PYTHON","opaque":', send.opaque)
         put_member(out, ',"serializeTypeCurrentRPC":"JSON","version":', VERSION)
-        return out.put_byte(125)
+        return out.put_byte(c'}')
 
     cdef int put_binary(
-        self, Writer out, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes
+        self, Writer out, const Send *send, str broker_name, const uint8_t *properties,
+        Py_ssize_t properties_bytes
     ) except -1:
         cdef Py_ssize_t start
         out.put_i16(<short> send.code)
@@ -199,7 +202,7 @@ cdef int put_number_field(Writer out, bytes name, int64_t value) except -1:
     return 0
 
 
-# ---- answers ---------------------------------------------------------------------------------------------------------
+# ---- answers -----------------------------------------------------------------------------------------------
 
 @cython.final
 cdef class SendAnswer:
@@ -249,9 +252,9 @@ cdef int64_t number_of(str name, const Span *value, int bits) except? -1:
     if not 0 < value.length <= 9:
         return integer_of(name, text_of(value), bits)
     for n in range(value.length):
-        if not 48 <= value.at[n] <= 57:
+        if not c'0' <= value.at[n] <= c'9':
             return integer_of(name, text_of(value), bits)
-        number = number * 10 + value.at[n] - 48
+        number = number * 10 + value.at[n] - c'0'
     return number
 
 

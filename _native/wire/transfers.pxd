@@ -1,5 +1,5 @@
-# Bytes from and to a socket, by the bare system calls: the C library's own let a thread be cancelled in them, which takes
-# two atomic operations each once there are threads.
+# Bytes from and to a socket, by the bare system calls: the C library's own let a thread be cancelled in them,
+# which takes two atomic operations each once there are threads.
 
 from libc.errno cimport EAGAIN, EINTR
 

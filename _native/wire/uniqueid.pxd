@@ -1,4 +1,5 @@
-# Ids of sent messages: prefix (address, process, salt), ms since the local month began, counter; in upper-case hex.
+# Ids of sent messages: prefix (address, process, salt), ms since the local month began, counter; in
+# upper-case hex.
 #
 # Owner: a client, or a broker for messages that came without one; any thread.
 

@@ -1,4 +1,5 @@
-"""UniqueIds: names that no other process gives, and no other moment (see uniqueid.pxd). Reads the clock itself."""
+"""UniqueIds: names that no other process gives, and no other moment (see uniqueid.pxd). Reads the clock
+itself."""
 
 cimport cython
 from cpython.unicode cimport PyUnicode_New

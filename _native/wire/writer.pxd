@@ -1,8 +1,9 @@
-# A growing byte buffer that a frame is written into; lengths are patched afterwards. Owned by whoever made it,
-# freed with it. Every `put` reserves what it needs; MemoryError is the only failure.
+# A growing byte buffer that a frame is written into; lengths are patched afterwards. Owned by whoever made
+# it, freed with it. Every `put` reserves what it needs; MemoryError is the only failure.
 
 cimport cython
 from libc.stdint cimport int16_t, int32_t, uint8_t
+
 
 @cython.final
 cdef class Writer:

@@ -1,5 +1,5 @@
-# Numbers and texts written at a pointer; the caller has made room. Each gives what is behind it. Inline: each module that
-# cimports them compiles its own copies.
+# Numbers and texts written at a pointer; the caller has made room. Each gives what is behind it. Inline: each
+# module that cimports them compiles its own copies.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -19,7 +19,8 @@ cdef extern from *:
     const char *fa_two_digits
 
 cdef enum:
-    DECIMAL_BYTES = 21            # room for one: a sign and 20 bytes, which are written whatever the number is
+    # room for one: a sign and 20 bytes, which are written whatever the number is
+    DECIMAL_BYTES = 21
     HEXADECIMAL_BYTES = 16
 
 
@@ -34,7 +35,7 @@ cdef inline uint8_t *decimal(uint8_t *to, long long value) noexcept nogil:
     cdef unsigned long long rest = <unsigned long long> value
     if value < 0:
         rest = 0 - rest
-        to[0] = 45
+        to[0] = c'-'
         to += 1
     memset(digits + 20, 0, 20)
     while rest >= 100:
@@ -69,22 +70,22 @@ cdef inline uint8_t *quoted(uint8_t *to, const uint8_t *text, Py_ssize_t length)
     """A JSON string; control characters, quotes and backslashes are escaped. At most 6 * length + 2 bytes."""
     cdef const uint8_t *end = text + length
     cdef Py_ssize_t plain
-    to[0] = 34
+    to[0] = c'"'
     to += 1
     while True:
         plain = fa_copy_plain(text, end, to)
         to += plain
         text += plain
         if text == end:
-            to[0] = 34
+            to[0] = c'"'
             return to + 1
-        to[0] = 92
-        if text[0] >= 32:
+        to[0] = c'\\'
+        if text[0] >= c' ':
             to[1] = text[0]
             to += 2
         else:
             memcpy(to + 1, b"u00", 3)
-            to[4] = 48 + (text[0] >> 4)
-            to[5] = (48 if text[0] & 15 < 10 else 87) + (text[0] & 15)
+            to[4] = c'0' + (text[0] >> 4)
+            to[5] = (c'0' if text[0] & 15 < 10 else c'a' - 10) + (text[0] & 15)
             to += 6
         text += 1

@@ -1,6 +1,8 @@
-"""Each hot structure alone, many times a call, as the hot path calls it. Built by bench/loops.py; never installed.
+"""Each hot structure alone, many times a call, as the hot path calls it. Built by bench/loops.py; never
+installed.
 
-The store's parts come out of an open MessageStore and are left as no broker may leave them: it is abandoned afterwards.
+The store's parts come out of an open MessageStore and are left as no broker may leave them: it is abandoned
+afterwards.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -50,10 +52,10 @@ def headers(bytes text, int serializer, int64_t times):
     cdef Header header
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(text)
     cdef Py_ssize_t length = len(text)
-    cdef int64_t n
+    cdef int64_t _n
     cdef int reason = 0
     with nogil:
-        for n in range(times):
+        for _n in range(times):
             reason |= scan_header(at, length, serializer, &header)
     return header.fields if reason == 0 else reason
 
@@ -90,9 +92,9 @@ def check(bytes record, int64_t times):
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(record)
     cdef Py_ssize_t length = len(record)
     cdef RecordView view
-    cdef int64_t n, states = 0
+    cdef int64_t _n, states = 0
     with nogil:
-        for n in range(times):
+        for _n in range(times):
             states += check_record(at, length, ROOM, True, &view)
     return states
 
@@ -113,9 +115,9 @@ def crc(bytes body, int way, int64_t times):
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(body)
     cdef Py_ssize_t length = len(body)
     cdef int32_t found = 0
-    cdef int64_t n
+    cdef int64_t _n
     with nogil:
-        for n in range(times):
+        for _n in range(times):
             found = body_crc_by(way, at, length)
     return found
 
@@ -155,7 +157,7 @@ cdef class Parts:
 
     def slice(self, int64_t times):
         """Look BATCH entries up at ever other places; the sum of their sizes."""
-        cdef int64_t n, at, count, sizes = 0, places = max(self.queue.end_entry - BATCH, 1)
+        cdef int64_t n, count, sizes = 0, places = max(self.queue.end_entry - BATCH, 1)
         cdef const uint8_t *run
         cdef int entry
         for n in range(times):
@@ -178,20 +180,24 @@ cdef class Parts:
                 self.index.put(hashes[key], n + key, 1700000000000)
 
     def pull(self, list codes, int64_t times, bint copy):
-        """Pick BATCH messages with one of the tags (none: all) from the queue's start, and copy them; bytes of the last."""
+        """Pick BATCH messages with one of the tags (none: all) from the queue's start, and copy them; bytes
+        of the last."""
         cdef Picked picked[BATCH]
         cdef Scan scan
         cdef int32_t wanted[8]
-        cdef int64_t n
+        cdef int64_t n, _n
         cdef uint8_t *room = <uint8_t *> PyMem_Malloc(BATCH * ROOM)
         if room is NULL:
             raise MemoryError()
         try:
             for n in range(min(len(codes), 8)):
                 wanted[n] = codes[n]
-            for n in range(times):
+            for _n in range(times):
                 scan.picked = picked
-                pick(self.log, self.queue, &self.reader.limits, 0, BATCH, BATCH * ROOM, wanted, min(len(codes), 8), None, None, &scan)
+                pick(
+                    self.log, self.queue, &self.store.reader.limits, 0, BATCH, BATCH * ROOM, wanted,
+                    min(len(codes), 8), None, None, &scan,
+                )
                 if copy:
                     copy_picked(&scan, room)
             return scan.count, scan.bytes
