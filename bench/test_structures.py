@@ -33,10 +33,8 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
     )
     for n in range(4096):
         own = f"UNIQ_KEY\x01{n:032X}\x02TAGS\x01tag{n % 4}\x02".encode()
-        made.put(
-            TOPIC, 0, bytes(1024), own, flag=0, sys_flag=0, born_timestamp=1, born_host=HOST, store_host=HOST,
-            now_ms=1_700_000_000_000,
-        )  # fmt: skip
+        message = InnerMessage(TOPIC, 0, bytes(1024), own, born_timestamp=1, born_host=HOST, store_host=HOST)
+        made.put(message, now_ms=1_700_000_000_000)
         if n % BATCH == BATCH - 1:
             made.write()
     yield made
