@@ -1,13 +1,13 @@
 # The items of a batch body in place: i32 size, magic, crc, flag, i32 + body, i16 + properties. `items_bytes`
-# checks every length of all of them (as store/batch.py does); only then `item_at` may be used. Borrows all,
-# keeps nothing.
+# checks every length of all items (as store/batch.py does); call `item_at` only after it succeeded. Borrows
+# the body, keeps nothing. Any thread.
 
 from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.store.record cimport Message
 
 cdef enum:
-    ITEMS_MAX = 1024              # more are not mine
+    ITEMS_MAX = 1024              # larger batches are not taken
 
 cdef int64_t items_bytes(const uint8_t *at, Py_ssize_t length, Message *message, int *count) noexcept nogil
 cdef const uint8_t *item_at(const uint8_t *at, Message *message) noexcept nogil

@@ -13,7 +13,8 @@ cdef enum:
 
 
 cdef int64_t items_bytes(const uint8_t *at, Py_ssize_t length, Message *message, int *count) noexcept nogil:
-    """Bytes of all records together; -1: the batch is empty, cut, too long, or its lengths do not add up."""
+    """The sum of all record sizes; -1: the batch is empty, truncated, too long, or its lengths do not
+    match."""
     cdef const uint8_t *end = at + length
     cdef int64_t total = 0
     cdef int32_t size, body_bytes, properties_bytes
@@ -36,7 +37,7 @@ cdef int64_t items_bytes(const uint8_t *at, Py_ssize_t length, Message *message,
 
 
 cdef const uint8_t *item_at(const uint8_t *at, Message *message) noexcept nogil:
-    """Let the message have the item's body, properties and flag; where the next one stands."""
+    """Set the message's body, properties and flag from the item; returns the next item."""
     cdef int32_t body_bytes = get_i32(at + AT_BODY_BYTES)
     message.flag = get_i32(at + AT_FLAG)
     message.body = Text(at=at + HEAD_BYTES, length=body_bytes)

@@ -1,8 +1,11 @@
-# The properties of a message that is sent, unescaped and completed in place, as `handlers/send` completes
-# them: what the client gave in its order, a unique key if it gave none, then MSG_REGION, TRACE_ON and
-# CLUSTER. Whatever asks for more than being stored (a delay, a timer, a transaction, a priority, light
-# queues) is not mine, nor are texts that are not in their plain form: pieces without a name or value, a name
-# that comes twice, broken UTF-8.
+# The properties of a sent message, unescaped and completed in place, as `handlers/send` completes them: the
+# client's properties in its order, a unique key if there is none, then MSG_REGION, TRACE_ON and CLUSTER.
+#
+# Not taken: properties that ask for more than storing (a delay, a timer, a transaction, a priority, light
+# queues), and text that is not in plain form (a property without a name or value, a duplicate name, invalid
+# UTF-8).
+#
+# Ownership: `room` is the caller's; results point into it. Units: bytes. Thread: the loop's.
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -11,14 +14,14 @@ from firearrow._native.wire.json cimport Span
 from firearrow._native.wire.uniqueid cimport UNIQUE_ID_MAX, UniqueIds
 
 cdef enum:
-    GIVEN_MAX = 65536             # bytes of properties as they stand in the header
+    GIVEN_MAX = 65536             # bytes of properties in the header, still escaped
     ADDED_MAX = 4096              # bytes of what the broker adds
     ROOM_BYTES = GIVEN_MAX + 1 + UNIQUE_ID_MAX + 16 + ADDED_MAX
 
 cdef struct Completed:
     Text text                     # in `room`
-    Properties found              # of it, as the store finds them
-    bint waits                    # for the disk (the property WAIT)
+    Properties found              # in it, as the store finds them
+    bint waits                    # the answer waits for the disk (the property WAIT)
 
 cdef bint take_given(const Span *given, uint8_t *room, Completed *done)
 cdef void give_key(UniqueIds ids, int64_t now_ms, uint8_t *room, Completed *done) noexcept

@@ -20,7 +20,7 @@ cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 10, 8, 7]
 
 
 cdef bint take_given(const Span *given, uint8_t *room, Completed *done):
-    """What the client gave. False: not mine. Does not raise."""
+    """Take the client's properties. False: not taken. Does not raise."""
     cdef Py_ssize_t length = 0
     done.waits = True
     memset(&done.found, 0, sizeof(done.found))
@@ -43,7 +43,7 @@ cdef bint take_given(const Span *given, uint8_t *room, Completed *done):
 
 
 cdef void give_key(UniqueIds ids, int64_t now_ms, uint8_t *room, Completed *done) noexcept:
-    """Behind what the client gave, which has no unique key."""
+    """Append a unique key to the client's properties, which have none."""
     cdef uint8_t *to = room + done.text.length
     memcpy(to, b"UNIQ_KEY\x01", 9)
     ids.write(<char *> to + 9, now_ms)
@@ -53,7 +53,7 @@ cdef void give_key(UniqueIds ids, int64_t now_ms, uint8_t *room, Completed *done
 
 
 cdef bint add(bytes added, uint8_t *room, Completed *done):
-    """What every message gets; the last one."""
+    """Append the properties that the broker adds to every message; the last step."""
     if len(added) > ADDED_MAX:
         return False
     memcpy(room + done.text.length, PyBytes_AS_STRING(added), len(added))
@@ -62,7 +62,7 @@ cdef bint add(bytes added, uint8_t *room, Completed *done):
 
 
 cdef bint is_text(const uint8_t *at, Py_ssize_t length):
-    """Whether it is UTF-8: what is not would be stored otherwise than it came."""
+    """Whether it is valid UTF-8: other text would be stored changed."""
     if is_ascii(at, length):
         return True
     try:
@@ -73,7 +73,7 @@ cdef bint is_text(const uint8_t *at, Py_ssize_t length):
 
 
 cdef bint walk(const uint8_t *at, Py_ssize_t length, Completed *done) noexcept nogil:
-    """Look at each `name 0x01 value 0x02`."""
+    """Check each `name 0x01 value 0x02`."""
     cdef const uint8_t *end = at + length
     cdef const uint8_t *stop
     cdef const uint8_t *value
@@ -107,7 +107,7 @@ cdef inline bint is_among(const Text *name, const Text *seen, int names) noexcep
 cdef bint note(
     const uint8_t *name, Py_ssize_t length, const uint8_t *value, Py_ssize_t value_bytes, Completed *done
 ) noexcept nogil:
-    """What the property means to a send; False where it asks for more than being stored."""
+    """Note a property that matters to a send; False: it asks for more than storing."""
     cdef int n
     if length == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
         done.found.unique_key = Text(at=value, length=value_bytes)
@@ -129,7 +129,7 @@ cdef bint note(
 
 
 cdef bint is_false(const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    """`false` in letters of any case."""
+    """Whether the text is `false` in any case."""
     cdef const char *letters = "false"
     cdef int n
     if length != 5:

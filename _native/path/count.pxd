@@ -1,4 +1,5 @@
-# What is counted, where it happens: the statistics hold the same object. Owner: Stats. Thread: the loop's.
+# Count: a counter incremented where the event happens; the statistics hold the same object. Owner: Stats.
+# Thread: the loop's.
 
 from libc.stdint cimport int64_t
 

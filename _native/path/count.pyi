@@ -1,5 +1,5 @@
 class Count:
-    """`value` was added up in so many `times`."""
+    """`value`: the sum; `times`: the number of additions."""
 
     value: int
     times: int

@@ -1,4 +1,4 @@
-"""Count: a value and how often something was added to it (see count.pxd)."""
+"""Count: a sum and the number of additions to it (see count.pxd)."""
 
 
 cdef class Count:

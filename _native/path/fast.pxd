@@ -1,4 +1,4 @@
-# FastLane: which request goes to which of the path's parts. A lane of its own for each listener: the VIP port
+# FastLane: dispatches requests to the parts of the fast path. Each listener has its own, since the VIP port
 # takes no pulls. Thread: the loop's.
 
 from firearrow._native.path.lane cimport Lane
@@ -7,4 +7,4 @@ from firearrow._native.path.send cimport Sender
 
 cdef class FastLane(Lane):
     cdef Sender sender
-    cdef Puller puller                    # None: pulls are not taken
+    cdef Puller puller                    # None: takes no pulls

@@ -3,6 +3,6 @@ from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
 
 class FastLane(Lane):
-    """Plain sends and pulls without a Python object for each; `puller` None: sends alone."""
+    """Plain sends and pulls without a Python object for each; `puller` None: sends only."""
 
     def __init__(self, sender: Sender, puller: Puller | None) -> None: ...

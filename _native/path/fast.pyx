@@ -1,4 +1,4 @@
-"""FastLane: request code → what takes it in native code (see fast.pxd)."""
+"""FastLane: dispatches requests by their code to the fast path (see fast.pxd)."""
 
 from firearrow._native.path.lane cimport NOT_MINE, Front
 from firearrow._native.wire.codes cimport PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2

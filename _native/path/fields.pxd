@@ -1,6 +1,6 @@
-# Ext fields read in place: whole numbers, yes or no, texts. What is not in the plain form that clients write
-# is left to the complete handlers, so a `False` here never means more than "not mine". Borrows all, keeps
-# nothing.
+# Ext fields decoded in place: whole numbers, booleans, strings. Values that are not in the plain form that
+# clients write go to the complete handlers, so False always means "not taken", never "invalid". Borrows the
+# header, keeps nothing. Any thread.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -8,7 +8,7 @@ from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.json cimport Span
 
 cdef enum:
-    # what differs between the sends of a connection, as it stands in the header
+    # the values that differ between the sends of a connection, as in the header
     OPAQUE_VALUE, TOPIC_VALUE, QUEUE_VALUE, BORN_VALUE, PROPERTIES_VALUE, SEND_VALUES
 
 cdef struct SendFields:

@@ -1,1 +1,1 @@
-"""Native only: ext fields of sends and pulls, read in place."""
+"""Native only: ext fields of sends and pulls, decoded in place."""

@@ -1,5 +1,4 @@
-"""Ext fields of sends and pulls, read in place (see fields.pxd). Knows their names and forms, not their
-meaning."""
+"""Ext fields of sends and pulls, decoded in place (see fields.pxd)."""
 
 from libc.string cimport memcmp
 
@@ -34,7 +33,7 @@ cdef int *PULL_LENGTHS = [13, 5, 7, 11, 10, 7, 12, 20, 12, 10, 14, 13]
 
 
 cdef int name_of(const Span *key, const char **names, const int *lengths, int count) noexcept nogil:
-    """Which of the names it is; -1: none of them, -2: one that cannot be told in place."""
+    """Index of the name; -1: none of them, -2: it has escapes."""
     cdef int n
     if key.kind != SPAN_RAW:
         return -2
@@ -45,7 +44,7 @@ cdef int name_of(const Span *key, const char **names, const int *lengths, int co
 
 
 cdef bint whole_number(const Span *span, int64_t low, int64_t high, int64_t *value) noexcept nogil:
-    """Decimal digits with at most a minus, within bounds."""
+    """Decimal digits with an optional minus, within bounds."""
     cdef int64_t total = 0
     cdef int32_t n = 0
     cdef bint negative = span.kind == SPAN_RAW and span.length > 1 and span.at[0] == c'-'
@@ -75,7 +74,7 @@ cdef bint is_ascii(const uint8_t *at, Py_ssize_t length) noexcept nogil:
 
 
 cdef bint yes_or_no(const Span *span, bint *value) noexcept nogil:
-    """Absent is no; a text that is neither `true` nor `false` is not mine."""
+    """Absent is false; text other than `true` and `false` is not taken."""
     value[0] = span.length == 4 and span.kind == SPAN_RAW and memcmp(span.at, b"true", 4) == 0
     return (
         value[0]
@@ -85,8 +84,8 @@ cdef bint yes_or_no(const Span *span, bint *value) noexcept nogil:
 
 
 cdef bint send_fields(const Header *header, bint long_names, SendFields *found) noexcept nogil:
-    """All fields that a send must have, and those that it may; the last of equal names counts. An escape
-    elsewhere than in the properties may be a bad one, for which the connection has to be closed: not mine."""
+    """All required and optional fields of a send; the last of equal names counts. Escapes outside the
+    properties are not taken: a bad one must close the connection."""
     cdef Span field[SEND_FIELDS]
     cdef int64_t number
     cdef int n, which
@@ -136,7 +135,7 @@ cdef bint send_fields(const Header *header, bint long_names, SendFields *found) 
 
 
 cdef bint pull_fields(const Header *header, PullFields *found) noexcept nogil:
-    """As `send_fields`. A pull by a proxy is not mine."""
+    """As `send_fields`. A pull by a proxy is not taken."""
     cdef Span field[PULL_FIELDS]
     cdef int n, which
     for n in range(PULL_FIELDS):

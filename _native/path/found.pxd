@@ -1,5 +1,5 @@
-# The head of the answer to a pull that found messages, written as RemotingCommand writes it, JSON or binary.
-# The body of `body_bytes` is the caller's to put behind it: there is room for it.
+# The header of the answer to a pull that found messages, encoded as RemotingCommand encodes it, JSON or
+# binary. The caller appends the body of `body_bytes`, for which capacity is reserved. Thread: the loop's.
 
 from libc.stdint cimport int32_t, int64_t
 

@@ -1,1 +1,1 @@
-"""Native only: the head of the answer to a pull that found messages."""
+"""Native only: the header of the answer to a pull that found messages."""

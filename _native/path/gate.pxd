@@ -1,8 +1,8 @@
-# Gate: the topics to which plain messages may be sent, and from which may be pulled, found by the bytes of
-# their names. The broker fills it and keeps it up to date; what is not in it takes the complete way.
+# Gate: the topics whose plain messages the fast path may store and pull, looked up by the bytes of their
+# names. The broker fills it and keeps it up to date; requests for other topics take the complete path.
 #
-# Ownership: `topics` owns the Topics, slots of the hash table borrow them; a Topic owns its queues. Queues
-# that the store forgot are noticed by its count of forgotten topics: all are found anew then.
+# Ownership: `topics` owns the Topics, the slots of the hash table borrow them; a Topic owns its queues.
+# Queues that the store forgot are noticed by its count of forgotten topics: then all are looked up again.
 # Thread: the loop's.
 
 cimport cython
@@ -17,27 +17,27 @@ from firearrow._native.wire.json cimport Span
 cdef enum:
     NAME_HERE_BYTES = 46
 
-# one line of memory: with many topics each look at an object waits for it
+# one cache line: with many topics each access to an object is a cache miss
 cdef struct Slot:
     Py_hash_t hash
-    void *topic                           # a Topic; NULL with `used`: it went
+    void *topic                           # a Topic; NULL with `used`: it was dropped
     uint8_t used
-    uint8_t name_bytes                    # 0: the name is too long to stand here
+    uint8_t name_bytes                    # 0: the name is too long for the slot
     uint8_t name[NAME_HERE_BYTES]
 
 
 @cython.final
 cdef class Topic:
-    # a sender may name those below: the greater count of read and write queues
+    # queue ids below it are valid for a sender: the greater count of read and write queues
     cdef readonly int32_t queues
     cdef readonly bint sendable, multi_tags
-    cdef ConsumeQueue last                # of `places`; mostly the next one too
-    cdef int64_t forgotten                # the store's count when the places were found
-    cdef int64_t messages, bytes, requests    # put since the statistics were told
-    cdef list places                      # queue id → ConsumeQueue or None, as long as it has to be
+    cdef ConsumeQueue last                # the last one used of `places`; mostly the next one too
+    cdef int64_t forgotten                # the store's count when `places` was filled
+    cdef int64_t messages, bytes, requests    # put since the last report to the statistics
+    cdef list places                      # queue id → ConsumeQueue or None, as short as possible
     cdef readonly bytes name
     cdef readonly str text
-    cdef Count messages_put, bytes_put    # there; None: not looked up yet
+    cdef Count messages_put, bytes_put    # in the statistics; None: not looked up yet
 
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id)
     cdef ConsumeQueue queue_found(self, MessageStore store, int32_t queue_id)
@@ -49,7 +49,7 @@ cdef class Topic:
 cdef class Gate:
     cdef readonly dict topics             # name → Topic
     cdef Slot *slots
-    cdef Slot *newest                     # was found last; NULL: none was since the slots lie where they lie
+    cdef Slot *newest                     # the last one found; NULL: none since the slots were allocated
     cdef Py_ssize_t slots_count, slots_used
 
     cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept

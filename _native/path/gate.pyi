@@ -1,8 +1,8 @@
 class Gate:
-    """Topics whose messages may take the short way; what is not in it takes the complete one."""
+    """The topics of the fast path; requests for others take the complete path."""
 
     def put(self, topic: str, *, queues: int, sendable: bool, multi_tags: bool = False) -> None:
-        """Let the topic in, or change what is known of it. `queues`: a sender may name those below."""
+        """Add the topic, or change its settings. Queue ids below `queues` are valid for a sender."""
     def drop(self, topic: str) -> None: ...
     def __len__(self) -> int: ...
     def __contains__(self, topic: str) -> bool: ...

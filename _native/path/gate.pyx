@@ -1,4 +1,4 @@
-"""Gate: topics whose messages may take the short way (see gate.pxd). Knows names and queues, no configs."""
+"""Gate: the topics of the fast path (see gate.pxd). Knows names and queues, no configs."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
@@ -26,11 +26,11 @@ cdef extern from *:
 
 cdef enum:
     LINE_BYTES = 64
-    CALLED_BYTES = 128            # of a topic or a queue: what a send asks for stands there
+    CALLED_BYTES = 128            # of a topic or a queue: the fields that a send reads
     HUGE_BYTES = 2097152
     SLOTS_MIN = 64
-    FAR_SLOTS = 512               # as many do not stay near the processor beside all else
-    QUEUES_MAX = 65536            # the store takes no greater number than the one below
+    FAR_SLOTS = 512               # a table of this size does not stay in the cache
+    QUEUES_MAX = 65536            # the store's queue ids are below it
 
 
 cdef class Topic:
@@ -44,7 +44,7 @@ cdef class Topic:
         self.forgotten = -1
 
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id):
-        """The queue, made if need be; the caller has checked its number."""
+        """The queue, created if needed; the caller has checked its id."""
         if (
             self.forgotten == store.dispatch.forgotten
             and self.last is not None
@@ -58,7 +58,7 @@ cdef class Topic:
         if self.forgotten != store.dispatch.forgotten:
             self.places = []
             self.forgotten = store.dispatch.forgotten
-        if queue_id >= len(self.places):  # a list of its very size: there are many of them
+        if queue_id >= len(self.places):  # of exact size: there are many of these lists
             self.places = self.places + [None] * (queue_id + 1 - len(self.places))
         found = self.places[queue_id]
         if found is None:
@@ -66,11 +66,11 @@ cdef class Topic:
         return <ConsumeQueue> found
 
     cdef void call_for_last(self) noexcept:
-        """The queue that is probably the next one is wanted soon."""
+        """Prefetch the queue that is probably the next one."""
         prefetch_write_range(<void *> self.last, CALLED_BYTES)
 
     cdef int tell(self, stats) except -1:
-        """What was put since the last time."""
+        """Report what was put since the last call."""
         if self.messages_put is None:
             self.messages_put, self.bytes_put = stats.counts(self.text)
         self.messages_put.value += self.messages
@@ -82,7 +82,7 @@ cdef class Topic:
 
 
 cdef Slot *empty_slots(Py_ssize_t count) except NULL:
-    """Each in a line of memory of its own, many of them in pages of the largest kind. MemoryError."""
+    """One cache line each; large tables in huge pages. MemoryError."""
     cdef Py_ssize_t size = count * sizeof(Slot)
     found = <Slot *> aligned_alloc(HUGE_BYTES if size >= HUGE_BYTES else LINE_BYTES, size)
     if found is NULL:
@@ -110,15 +110,15 @@ cdef class Gate:
         free(self.slots)
 
     def put(self, str topic not None, *, int32_t queues, bint sendable, bint multi_tags=False):
-        """Let the topic in, or change what is known of it."""
+        """Add the topic, or change its settings."""
         made = Topic(topic, queues, sendable, multi_tags)
-        before = self.topics.get(made.name)  # lives until no slot has it any more
+        before = self.topics.get(made.name)  # keeps it alive until its slot is replaced
         self.topics[made.name] = made
         self.enter(made)
         del before
 
     def drop(self, str topic not None):
-        """Its messages take the complete way."""
+        """Its requests take the complete path."""
         cdef Slot *slot
         found = self.topics.pop(topic.encode(), None)
         if found is None:
@@ -138,7 +138,7 @@ cdef class Gate:
         return self.find(<const uint8_t *> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)) is not NULL
 
     cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept:
-        """The topic, borrowed, or NULL. Its memory is on the way: do something else first."""
+        """The topic, borrowed, or NULL. Its memory is being prefetched: do other work first."""
         cdef Slot *slot = self.newest
         if slot is NULL or slot.topic is NULL or not is_called(slot, name, length):
             slot = self.newest = self.slot_of(name, length, fa_hash_bytes(name, length))
@@ -146,8 +146,8 @@ cdef class Gate:
         return slot.topic
 
     cdef void call_for_next(self, const Frame *frame, const Span *name) noexcept:
-        """The slot of the topic in the frame behind this one is wanted soon: it is probably as long as
-        `name`, which stands in this frame's header, and at the same place."""
+        """Prefetch the slot of the topic in the next frame: its name probably has the length of `name`, which
+        is in this frame's header, and the same position."""
         cdef const uint8_t *following = name.at + frame.size
         if (
             self.slots_count >= FAR_SLOTS
@@ -174,7 +174,7 @@ cdef class Gate:
         return 0
 
     cdef Slot *slot_of(self, const uint8_t *name, Py_ssize_t length, Py_hash_t hash) noexcept:
-        """Where the topic stands, or the free slot in which its search ends."""
+        """The slot of the topic, or the free slot at the end of its probe sequence."""
         cdef Py_ssize_t at = hash & (self.slots_count - 1)
         cdef Slot *slot
         while True:
@@ -187,7 +187,7 @@ cdef class Gate:
             at = (at + 1) & (self.slots_count - 1)
 
     cdef int make_room(self) except -1:
-        """At least half of the slots stay free; those of topics that went are given back."""
+        """Keep at least half of the slots free; a new table leaves dropped topics out."""
         cdef Py_ssize_t count = SLOTS_MIN
         if 2 * (self.slots_used + 1) <= self.slots_count:
             return 0

@@ -1,11 +1,12 @@
-# Requests that found nothing wait for news of their queue or for their deadline, then run once more.
+# Holds: long polling. Requests that found nothing wait for an arrival in their queue or for their deadline,
+# then run again.
 #
-# Three indexes of the same requests, each left at once when one goes: by queue (news), by tenth of a second
-# (deadlines, so at most that late), by peer (closed connections). Each is a dict of lines, a line a chain
-# through those that wait in it, in the order in which they came.
+# Three indexes of the same requests: by queue (arrivals), by tenth of a second (deadlines, so at most that
+# late), by peer (closed connections). Each is a dict of linked lists in order of arrival; a request leaves
+# all three at once.
 #
-# Ownership: `waiting` owns who waits, the dicts own the lines; all links are borrowed.
-# Thread: the loop's.
+# Ownership: `waiting` owns the requests, the dicts own the lists; all links are borrowed. Units: milliseconds
+# of the monotonic clock, bytes. Thread: the loop's.
 
 from libc.stdint cimport int64_t
 
@@ -23,7 +24,7 @@ cdef class Held:
     cdef readonly tuple queue             # topic, queue id
     cdef readonly object peer
     cdef readonly int64_t deadline_ms
-    cdef readonly Py_ssize_t weight       # about the bytes that it takes
+    cdef readonly Py_ssize_t weight       # estimated bytes that it takes
     cdef bint waits
     cdef void *line[LINES]
     cdef void *before[LINES]
@@ -38,7 +39,7 @@ cdef class HeldCall(Held):
 cdef class Holds:
     cdef object loop, timer
     cdef Clock clock
-    cdef public Py_ssize_t most           # requests at once
+    cdef public Py_ssize_t most           # limit of waiting requests
     cdef dict queues, ticks, peers        # key → Line
     cdef set waiting
     cdef Py_ssize_t bytes

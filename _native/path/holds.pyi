@@ -8,9 +8,9 @@ from firearrow._native.wire.command import RemotingCommand
 Queue = tuple[str, int]
 
 BYTES_MAX: int
-"""About what held requests may take in memory, however many they are."""
+"""Limit of the memory of all held requests, estimated."""
 REQUEST_BYTES: int
-"""One without long texts."""
+"""Estimated memory of one request without long strings."""
 
 class Peer(Protocol):
     @property
@@ -18,7 +18,7 @@ class Peer(Protocol):
     def close(self) -> None: ...
 
 def lightened(request: RemotingCommand) -> int:
-    """About how many bytes the request takes while it waits, which it does without its body."""
+    """Drop the request's body; returns the estimated bytes that it takes while it waits."""
 
 class Held:
     """A request that waits."""
@@ -29,7 +29,7 @@ class Held:
     weight: int
 
 class HeldCall(Held):
-    """`again()` runs the request a last time and answers it; `wants()` is false while nothing new would match."""
+    """`again()` runs the request a last time and answers it; `wants()` is false while no new message matches."""
 
     def __init__(
         self,
@@ -42,16 +42,16 @@ class HeldCall(Held):
     ) -> None: ...
 
 class Holds:
-    """At most `most` held requests, of `BYTES_MAX`; `add` says False when there is no room. A News (path/news) tells
-    it what is new."""
+    """At most `most` held requests of together `BYTES_MAX`; `add` returns False if there is no capacity. A
+    News (path/news) reports arrivals."""
 
     most: int
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, most: int) -> None: ...
     def __len__(self) -> int: ...
     def add(self, held: Held) -> bool: ...
     def forget(self, peer: Peer) -> None:
-        """The connection is gone: what it asked for is dropped."""
+        """The connection is closed: drop its requests."""
     def release_all(self) -> None:
-        """Answer all that is held now (the broker stops)."""
+        """Answer all held requests (the broker stops)."""
     def tick(self) -> None:
-        """Answer those whose deadline has come; the loop's timer calls it."""
+        """Answer requests whose deadline has passed; the loop's timer calls it."""

@@ -1,4 +1,4 @@
-"""Holds: requests that wait for news or for their deadline (see holds.pxd)."""
+"""Holds: requests that wait for an arrival or their deadline (see holds.pxd)."""
 
 import logging
 
@@ -19,11 +19,11 @@ def lightened(request):
     return REQUEST_BYTES + sum(len(name) + len(text) for name, text in request.ext.items())
 
 
-# ---- lines ----
+# ---- linked lists ----
 
 
 cdef int stand(dict index, key, Held held, int which) except -1:
-    """At the end of the line of that key."""
+    """Append it to the list of that key."""
     cdef Line line
     found = index.get(key)
     if found is None:
@@ -43,8 +43,8 @@ cdef int stand(dict index, key, Held held, int which) except -1:
 
 
 cdef int leave(dict index, Held held, int which) except -1:
-    """Out of its line if it stands in one. An empty line goes, but for a peer's: that goes when the peer
-    does."""
+    """Remove it from its list, if any. An empty list is deleted; a peer's stays until its connection
+    closes."""
     cdef Line line
     if held.line[which] is NULL:
         return 0
@@ -64,7 +64,7 @@ cdef int leave(dict index, Held held, int which) except -1:
 
 
 cdef list standing(dict index, key, int which):
-    """Those in the line by now: who comes to it meanwhile is not meant."""
+    """The current members of the list; later ones are not included."""
     cdef list found = []
     cdef void *at
     line = index.get(key)
@@ -75,16 +75,16 @@ cdef list standing(dict index, key, int which):
     return found
 
 
-# ---- who waits ----
+# ---- waiting requests ----
 
 
 cdef class Held:
     cdef bint wants(self) except -1:
-        """Whether something new is there for it."""
+        """Whether new messages may match it."""
         raise NotImplementedError
 
     cdef int again(self) except -1:
-        """Run a last time, and answer."""
+        """Run a last time and answer."""
         raise NotImplementedError
 
 
@@ -149,7 +149,7 @@ cdef class Holds:
     # ---- what ends the wait ----
 
     cdef int hear(self, tuple queue) except -1:
-        """It has messages that readers could not see before."""
+        """The queue has messages that readers could not see before."""
         cdef Held held
         for held in standing(self.queues, queue, OF_QUEUE):
             if held.waits:
@@ -187,8 +187,7 @@ cdef class Holds:
             self.timer = None
 
     cdef int attend(self, Held held, bint is_news) except -1:
-        """Answer it, for news only if it wants them. A fault of one ends its connection: the others come
-        behind it."""
+        """Answer it; on an arrival only if it matches. An error of one closes only its connection."""
         try:
             if is_news and not held.wants():
                 return 0
@@ -197,7 +196,7 @@ cdef class Holds:
                 held.again()
         except Exception:
             held.peer.close()
-            log.exception("a request that waited for %s failed", held.queue)
+            log.exception("a held request of queue %s failed", held.queue)
         return 0
 
     cdef int drop(self, Held held) except -1:

@@ -1,11 +1,10 @@
-# Lane: a shorter way for some requests. `take` says TAKEN, or NOT_MINE and then it has changed nothing, so
-# that the complete handler may do the whole. Frame and header are borrowed for the call.
+# Lane: the fast path for some requests. `take` returns TAKEN; or NOT_MINE, and then it has changed nothing,
+# so that the complete handler may process the request. Frame and header are borrowed for the call.
 #
-# `take_alike` is asked first where the connection has a pattern: no header is read as a whole for what fits
-# it.
+# `take_alike` comes first if the connection has a pattern: a header that fits it is not parsed as a whole.
 #
-# Front: a connection that offers each request to its lane first. Answers gather in `out`, the lane's and all
-# others in the order in which they came, and leave as one write.
+# Front: a connection that offers each request to its lane first. All answers, the lane's and others, collect
+# in `out` in the order of their requests and leave as one write.
 #
 # Thread: the loop's.
 
@@ -24,8 +23,8 @@ cdef enum:
 cdef class Front(Conn):
     cdef Writer out
     cdef public Lane lane                 # None: all requests go to `received`
-    cdef public bytes host                # the peer's address as records hold it
-    cdef Pattern pattern                  # of its sends; None: there was none yet
+    cdef public bytes host                # the peer's address as in records
+    cdef Pattern pattern                  # of its sends; None: no send yet
 
     cdef int put(self, const uint8_t *answers, Py_ssize_t length) except -1
     cdef int plan(self) except -1

@@ -4,12 +4,12 @@ from firearrow._native.wire.budget import Budget
 from firearrow._native.wire.conn import Conn
 
 class Lane:
-    """A shorter way for some requests."""
+    """The fast path for some requests."""
 
 class Front(Conn):
     """A connection that offers each request to its lane first.
 
-    `lane`: None, and all requests go to `received`; `host`: the peer's address as records hold it.
+    `lane`: None sends all requests to `received`; `host`: the peer's address as in records.
     """
 
     lane: Lane | None
@@ -24,4 +24,4 @@ class Front(Conn):
         budget: Budget | None = ...,
     ) -> None: ...
     def cut(self, error: Exception) -> None:
-        """An answer could not be made or sent: the connection ends, as nothing that followed would be understood."""
+        """An answer failed: close the connection, since the client could not decode what follows."""

@@ -1,4 +1,4 @@
-"""Lane and Front: requests that need no Python object, and the connection that offers them (see lane.pxd)."""
+"""Lane and Front: the fast path for requests, and the connection that offers them (see lane.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 
@@ -10,8 +10,8 @@ from firearrow._native.wire.header cimport header_fault, scan_header
 from firearrow._native.wire.command import WireError
 
 cdef enum:
-    KEPT = 65536                          # an output that grew larger is given back
-    FRONT_BYTES = 256                     # of a connection, without what a subclass of it adds
+    KEPT = 65536                          # a larger buffer is freed after its use
+    FRONT_BYTES = 256                     # of a connection, without the fields of subclasses
 
 
 cdef class Lane:
@@ -68,7 +68,7 @@ cdef class Front(Conn):
         return 0
 
     cdef int pass_on(self, const uint8_t *answers, Py_ssize_t length) except -1:
-        """As `put` and `flush`, without a copy where nothing waits before them."""
+        """As `put` and `flush`, but without a copy if no answers wait before them."""
         if self.plug is None or self.out.size > 0 or self.closed:
             self.put(answers, length)
             return self.let_out()
@@ -98,8 +98,7 @@ cdef class Front(Conn):
         return 0
 
     cpdef cut(self, error):
-        """An answer could not be made, or only a part of it was sent: nothing that follows would be
-        understood."""
+        """An answer failed, or only a part of it was sent: the client could not decode what follows."""
         self.out.size = self.answer_bytes = 0
         try:
             self.broken(f"an answer could not be sent: {type(error).__name__} {error}")

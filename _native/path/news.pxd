@@ -1,6 +1,6 @@
-# News: who hears that queues have messages that readers could not see before. Told in every turn, and mostly
-# nobody of the broker's services wants to know: no object is made then. Topics in which services listen are
-# the system's own. Thread: the loop's.
+# News: notifies of queues that have messages which readers could not see before. It runs in every turn, and
+# mostly no service of the broker listens: then no object is made. Topics on which services listen are the
+# system's own. Thread: the loop's.
 
 from firearrow._native.path.holds cimport Holds
 

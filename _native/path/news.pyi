@@ -3,7 +3,7 @@ from collections.abc import Callable, Collection, Iterable
 from firearrow._native.path.holds import Holds, Queue
 
 class News:
-    """Tells `holds` and whoever listens. Call it with queues that have messages which readers may see now."""
+    """Notifies `holds` and all listeners. Call it with queues that have messages which readers may see now."""
 
     def __init__(self, holds: Holds | None = None) -> None: ...
     def __call__(self, queues: Iterable[Queue]) -> None: ...
@@ -14,5 +14,5 @@ class News:
         topics: Iterable[str] = (),
         crowd: Collection[object] = (),
     ) -> None:
-        """`call(queues)` hears of all queues that have news at once if one of `topics` is among them, or `crowd` is not
-        empty then."""
+        """Call `call(queues)` with all queues of an arrival, if one of `topics` is among them or `crowd` is
+        not empty."""

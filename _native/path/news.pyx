@@ -1,4 +1,4 @@
-"""News: who hears that queues have messages that readers could not see before (see news.pxd)."""
+"""News: notifies of queues with messages that readers could not see before (see news.pxd)."""
 
 
 cdef class Listener:
@@ -26,7 +26,7 @@ cdef class News:
         self.tell(list(queues))
 
     cdef bint somebody_waits(self) except -1:
-        """Whether news of an ordinary topic would be heard."""
+        """Whether an arrival in a plain topic has a listener."""
         cdef Listener listener
         if self.holds is not None and self.holds.waiting:
             return True

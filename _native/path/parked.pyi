@@ -1,5 +1,5 @@
 class Waiting:
-    """What waits for its turn's write."""
+    """A reply that waits for its turn's write."""
 
 class Parked(Waiting):
     """One answer."""

@@ -1,11 +1,11 @@
-"""Parked: one answer that waits for its turn's write (see parked.pxd)."""
+"""Waiting and Parked: replies that wait for their turn's write (see parked.pxd)."""
 
 from firearrow._native.wire.codes import ResponseCode
 
 
 cdef class Waiting:
     cdef int name_queues(self, list queues) except -1:
-        """Add those that have something new."""
+        """Append the queues that have new messages."""
         raise NotImplementedError
 
     cdef int let_go(self) except -1:
@@ -25,7 +25,7 @@ cdef class Waiting:
         raise NotImplementedError
 
     cdef int expire(self) except -1:
-        """The late ones learn that the disk takes too long, and are gone then; their messages stay."""
+        """Answer the late ones with FLUSH_DISK_TIMEOUT; their messages stay."""
         raise NotImplementedError
 
 

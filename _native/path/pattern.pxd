@@ -1,9 +1,9 @@
-# Pattern: how a connection writes the headers of its sends. From one to the next only five values change: the
-# number of the request, topic, queue, birth and properties. What stands between them is compared and not read
-# again. A header that does not fit is read as a whole, and is the pattern of the next if it was taken.
+# Pattern: how a connection writes the headers of its sends. Only five values change from one to the next:
+# request number, topic, queue, born time and properties. The bytes between them are compared, not parsed. A
+# header that does not match is parsed as a whole, and becomes the pattern if its request was taken.
 #
-# Only of the JSON form; the binary one is as quick to read. Owns a copy of what stands between the values, of
-# at most LITERALS_MAX bytes; what `read` finds is borrowed from the frame. Thread: the loop's.
+# JSON form only; the binary one is as fast to parse. Ownership: it owns a copy of the bytes between the
+# values, at most LITERALS_MAX; results of `read` are borrowed from the frame. Thread: the loop's.
 
 cimport cython
 from libc.stdint cimport int32_t, uint8_t
@@ -26,8 +26,8 @@ cdef class Pattern:
     cdef uint8_t literals[LITERALS_MAX]
     cdef Gap gaps[SEND_VALUES]
     cdef int count                # of gaps; 0: nothing is known
-    cdef int32_t behind           # bytes behind the last value
-    cdef SendFields fields        # of the last header; its values are gone
+    cdef int32_t behind           # bytes after the last value
+    cdef SendFields fields        # of the last header; its values are invalid
     cdef PropertyPattern properties
 
     cdef void call_for(self) noexcept nogil

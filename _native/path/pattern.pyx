@@ -1,4 +1,4 @@
-"""Pattern: a header that is like the last one of its connection (see pattern.pxd)."""
+"""Pattern: a header that matches the last one of its connection (see pattern.pxd)."""
 
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
@@ -13,15 +13,15 @@ from firearrow._native.wire.pieces cimport fa_same
 from firearrow._native.wire.quoted cimport take_text
 
 cdef enum:
-    INT_DIGITS = 9                        # below the bound of 32 bits, whatever they are
+    INT_DIGITS = 9                        # any nine digits fit in 32 bits
     LONG_DIGITS = 18
-    LITERALS_SOON = 256                   # as many as most headers have
+    LITERALS_SOON = 256                   # the size in most headers
 
 
 cdef inline const uint8_t *number(
     const uint8_t *at, const uint8_t *end, int digits, int64_t *value
 ) noexcept nogil:
-    """Digits, at least one; NULL: none, or more than `digits`."""
+    """At least one digit; NULL: none, or more than `digits`."""
     cdef const uint8_t *first = at
     cdef int64_t total = 0
     while at < end and c'0' <= at[0] <= c'9':
@@ -74,7 +74,7 @@ cdef class Pattern:
     cdef bint read(
         self, const Frame *frame, SendFields *fields, uint8_t *room, Completed *done
     ) noexcept nogil:
-        """Whether it is like the last; all of `fields` then, and of `done` if the properties are alike,
+        """Whether it matches the last; then sets all of `fields`, and all of `done` if the properties match
         too."""
         cdef const uint8_t *at = frame.header
         cdef const uint8_t *end = at + frame.header_bytes
@@ -101,7 +101,7 @@ cdef class Pattern:
 
 
 cdef int next_value(const SendFields *fields, int taken) noexcept nogil:
-    """The first in the header that is not taken yet; SEND_VALUES: none."""
+    """The first value in the header that is not in `taken`; SEND_VALUES: none."""
     cdef int n, found = SEND_VALUES
     for n in range(SEND_VALUES):
         if fields.value[n].kind != SPAN_ABSENT and not taken & 1 << n:
@@ -113,7 +113,7 @@ cdef int next_value(const SendFields *fields, int taken) noexcept nogil:
 cdef inline const uint8_t *value_at(
     const uint8_t *at, const uint8_t *end, int which, SendFields *fields
 ) noexcept nogil:
-    """Take the value there; where it ends, or NULL: it has another form."""
+    """Take the value at `at`; returns its end, NULL: it has another form."""
     cdef int64_t opaque = 0
     if which == PROPERTIES_VALUE:
         return take_text(at, end, &fields.value[PROPERTIES_VALUE])

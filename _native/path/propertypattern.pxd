@@ -1,10 +1,10 @@
-# PropertyPattern: which properties the last send of a connection had, and in which order. Where the next one
-# has the same, their names are compared and their values copied: nothing is unescaped, nothing looked for.
+# PropertyPattern: the names of the properties in a connection's last send, in their order. If the next send
+# has the same, names are compared and values copied, without unescaping or lookup.
 #
-# Only of the form in which clients write them in JSON, `name\u0001value\u0002`, and of values in ASCII
-# without an escape. Another form is learned when it has come twice in a row: two forms in turn cost a look at
-# the names, not a learning each. Owns a copy of the names; what `take` finds lies in `room`. Thread: the
-# loop's.
+# Only for the form in which clients write them in JSON, `name\u0001value\u0002`, with ASCII values without
+# escapes. Another form is learned once it has come twice in a row: two alternating forms cost a comparison
+# each, not a learning each. Ownership: it owns a copy of the names; results of `take` point into `room`.
+# Thread: the loop's.
 
 cimport cython
 from libc.stdint cimport int32_t, uint8_t
@@ -23,11 +23,11 @@ cdef struct Name:
 
 @cython.final
 cdef class PropertyPattern:
-    # the names one behind the other, each with the separator behind it
+    # the names in order, each followed by its separator
     cdef uint8_t literals[NAMES_BYTES_MAX]
     cdef Name names[PROPERTIES_MAX]
     cdef int count                            # of names; 0: nothing is known
-    cdef bint is_ended                        # by a separator behind the last value
+    cdef bint is_ended                        # by a separator after the last value
     cdef bint is_doubted                      # the last properties had another form
 
     cdef void call_for(self) noexcept nogil

@@ -1,4 +1,4 @@
-"""PropertyPattern: properties that are like the last ones of their connection (see propertypattern.pxd)."""
+"""PropertyPattern: properties that match the last ones of their connection (see propertypattern.pxd)."""
 
 from libc.string cimport memchr, memcmp, memcpy
 
@@ -12,8 +12,8 @@ from firearrow._native.wire.pieces cimport fa_copy_piece, fa_same
 from firearrow._native.wire.quoted cimport fa_copy_ascii
 
 cdef enum:
-    SEPARATOR_BYTES = 6                   # as they stand in a header
-    NAMES_SOON = 64                       # bytes of those that most messages have
+    SEPARATOR_BYTES = 6                   # escaped, as in a header
+    NAMES_SOON = 64                       # bytes of the names in most messages
 
 cdef enum Meaning:
     NONE, UNIQUE_KEY, KEYS, TAGS, WAIT
@@ -44,7 +44,7 @@ cdef class PropertyPattern:
         prefetch_write_range(self.names, sizeof(self.names) + sizeof(self.count))
 
     cdef void learn(self, const Span *given, const Completed *done) noexcept nogil:
-        """`done`: what `take_given` made of it."""
+        """`done`: the result of `take_given` for it."""
         cdef const uint8_t *at = given.at
         cdef const uint8_t *end = at + given.length
         cdef const uint8_t *stop = done.text.at + done.text.length
@@ -87,8 +87,8 @@ cdef class PropertyPattern:
     cdef const uint8_t *take(
         self, const uint8_t *at, const uint8_t *end, uint8_t *room, Completed *done
     ) noexcept nogil:
-        """What stands from there up to the quote that ends it, as `take_given` makes it; that quote's place,
-        or NULL: something else stands there."""
+        """Take the properties up to their closing quote, with the result of `take_given`. Returns the
+        position of that quote, NULL: they do not match."""
         cdef const uint8_t *literal = self.literals
         cdef const uint8_t *stop = at + min(end - at, <Py_ssize_t> GIVEN_MAX)
         cdef uint8_t *to = room

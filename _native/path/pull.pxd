@@ -1,9 +1,10 @@
-# Puller: a PULL_MESSAGE that finds messages at once, from its header to its answer. What it may get is asked
-# of the broker once for each group, topic and subscription, and kept as a Plan until anything changes, a
-# second at most. An offset that is not in the queue, a reset that waits, a proxy, an SQL filter, …: not mine.
+# Puller: a PULL_MESSAGE that finds messages at once, from its header to its answer. The broker resolves
+# permissions and subscription once for each group, topic and subscription; the result is kept as a Plan until
+# anything changes, for at most a second. Not taken: an offset outside the queue, a pending reset, a proxy, an
+# SQL filter, and others.
 #
-# HeldPull: one that is at its queue's end and may wait. News answer it here; what else may come of it (its
-# deadline, a reset, a permission that went, …) is the complete way's, which gets its frame.
+# HeldPull: a pull at the end of its queue that may wait. Arrivals are answered here; all other ends
+# (deadline, reset, lost permission) take the complete path with the request's frame.
 #
 # Records are copied once, from the mapped log into the connection's `out`. Thread: the loop's.
 
@@ -31,14 +32,14 @@ cdef class Plan:
     cdef str key                          # `topic@group`
     cdef bytes noted                      # the key's bytes
     cdef bint mine
-    cdef double made                      # the loop's time; before all time: anything may have changed
+    cdef double made                      # the loop's time; -1e300: stale
     cdef int32_t queues, topic_sys_flag, group_sys_flag
     cdef int32_t codes[CODES_MAX]
     cdef Py_ssize_t codes_count
     cdef int64_t wait_ms_max              # -1: its pulls do not wait here
     cdef dict found                       # queue id → ConsumeQueue
-    cdef dict pulled                      # queue id → where it was pulled; None: nowhere yet
-    cdef int64_t requests, messages, bytes   # that the statistics were not told of
+    cdef dict pulled                      # queue id → offset of its last pull; None: no pull yet
+    cdef int64_t requests, messages, bytes   # not yet reported to the statistics
     cdef int64_t forgotten                # the store's count when they were found
 
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id)
@@ -52,7 +53,7 @@ cdef class Puller:
     cdef dict resets
     cdef dict committed                   # `topic@group` → queue id → offset
     cdef dict plans                       # key → Plan
-    cdef list counted                     # plans with something to tell the statistics
+    cdef list counted                     # plans with counts to report
     cdef int64_t missed
     cdef Picked *picked
     cdef Scan scan                        # of the last `find`

@@ -24,14 +24,15 @@ class Stats(Protocol):
     def missed(self, requests: int) -> None: ...
 
 Resolve = Callable[[str, str, int, int, str, str], tuple[int, tuple[int, ...], int, int, int] | None]
-"""Group, topic, flags, version, expression and its type of a pull → the topic's queues, hashes of the tags that match
-(none: all), sysFlag of topic and of group, how many ms it may wait (-1: not here); None: each pull needs a look."""
+"""Group, topic, flags, version, expression and expression type of a pull → the topic's queues, hashes of the
+matching tags (empty: all), sysFlag of topic and group, longest wait in ms (-1: not held here). None: its
+pulls take the complete path."""
 
 class Puller:
-    """Plain pulls without a Python object for each record: that find messages at once, or wait for them in `holds`.
+    """Plain pulls without a Python object for each record; they find messages at once or wait in `holds`.
 
-    `beyond(request, peer)` runs a pull that waited a last time, and answers it. `notes` is told of each commit to a
-    queue that has one in `offsets.table`; others are for `offsets.commit`.
+    `beyond(request, peer)` runs a held pull a last time and answers it. `notes` records each commit to a
+    queue that has one in `offsets.table`; others go to `offsets.commit`.
     """
 
     def __init__(
@@ -46,6 +47,6 @@ class Puller:
         clock: Clock,
     ) -> None: ...
     def forget(self) -> None:
-        """What `resolve` said may not be true any more."""
+        """Results of `resolve` may be out of date: resolve again."""
     def count(self) -> None:
-        """Tell the statistics what was got, and missed, since the last call."""
+        """Report gets and misses since the last call to the statistics."""

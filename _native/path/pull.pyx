@@ -19,8 +19,8 @@ from firearrow._native.wire.command import RemotingCommand
 cdef enum:
     PLANS_MAX = 4096
     FRAME_HEAD = 8                # bytes before a header
-    BYTES_MAX = 134217728         # of one answer, as the complete way asks for
-    # entries behind a held pull without a tag of its; behind more, it has to move on
+    BYTES_MAX = 134217728         # of one answer, as on the complete path
+    # entries after a held pull that match none of its tags; after more, its offset has to move
     LOOKED_THROUGH = 800
     KNOWN_FLAGS = PULL_COMMIT_OFFSET | PULL_SUSPEND | PULL_SUBSCRIPTION
 
@@ -31,7 +31,7 @@ cdef Py_ssize_t HELD_BYTES = REQUEST_BYTES
 
 cdef class Plan:
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id):
-        """The queue, or None if it has none yet."""
+        """The queue, or None if it does not exist yet."""
         if self.forgotten != store.dispatch.forgotten:
             self.found.clear()
             self.forgotten = store.dispatch.forgotten
@@ -44,19 +44,19 @@ cdef class Plan:
 
 
 cdef uint8_t *put_key(uint8_t *to, const Span *span) noexcept nogil:
-    """A text with its length before it."""
+    """A string preceded by its length."""
     memcpy(to, &span.length, 4)
     memcpy(to + 4, span.at, span.length)
     return to + 4 + span.length
 
 
 cdef str text_of(const Span *span):
-    """Only of ASCII."""
+    """ASCII only."""
     return "" if span.kind == SPAN_ABSENT else (<const char *> span.at)[:span.length].decode("ascii")
 
 
 cdef Plan plan_for(const PullFields *fields):
-    """Not settled yet."""
+    """A plan that is not resolved yet."""
     cdef Plan plan = Plan.__new__(Plan)
     plan.group, plan.topic = text_of(&fields.group), text_of(&fields.topic)
     plan.expression, plan.expression_type = text_of(&fields.expression), text_of(&fields.expression_type)
@@ -125,10 +125,10 @@ cdef class Puller:
         self.answer(front, frame.serializer, header.opaque, plan, queue)
         return TAKEN
 
-    # ---- what it may get ----
+    # ---- permissions and subscription ----
 
     cdef Plan plan_of(self, const PullFields *fields, double now):
-        """None: the texts are too long for a plan, or are no ASCII."""
+        """None: the strings are too long for a plan, or not ASCII."""
         cdef uint8_t *to = self.key
         cdef int64_t given = fields.flags & PULL_SUBSCRIPTION
         cdef Plan plan
@@ -155,7 +155,7 @@ cdef class Puller:
         return plan
 
     cdef int settle(self, Plan plan, double now) except -1:
-        """Ask again what its pulls may get if that was asked too long ago."""
+        """Resolve the plan again if its result is too old."""
         if now - plan.made < PLAN_S:
             return 0
         plan.made = now
@@ -171,10 +171,10 @@ cdef class Puller:
             plan.codes_count = len(codes)
         return 0
 
-    # ---- what it gets ----
+    # ---- messages ----
 
     cdef int find(self, Plan plan, ConsumeQueue queue, int64_t queue_offset, int64_t wanted) except -1:
-        """Whether there is something; an answer that only moves the consumer on is not mine."""
+        """Whether it found messages; an answer that only moves the offset is not taken."""
         try:
             pick(
                 self.store.log, queue, &self.store.reader.limits, queue_offset,
@@ -186,7 +186,7 @@ cdef class Puller:
         return self.scan.status == FOUND
 
     cdef int note(self, Plan plan, int64_t queue_id, int64_t next_offset) except -1:
-        """Remember where the group pulls."""
+        """Record the offset at which the group pulls."""
         if plan.pulled is not None and queue_id in plan.pulled:
             plan.pulled[queue_id] = next_offset
             return 0
@@ -195,7 +195,7 @@ cdef class Puller:
         return 0
 
     cdef bint commit(self, Plan plan, const PullFields *fields) except -1:
-        """What the pull commits; False if that is refused."""
+        """Apply the pull's commit; False: it is refused."""
         if not fields.flags & PULL_COMMIT_OFFSET:
             return True
         if self.commit_again(plan, fields.queue_id, fields.commit_offset):
@@ -208,7 +208,8 @@ cdef class Puller:
         return True
 
     cdef bint commit_again(self, Plan plan, int64_t queue_id, int64_t queue_offset) except -1:
-        """Of a queue that has a committed offset; False: it has none, or the journal's file is full."""
+        """Commit to a queue that has a committed offset; False: it has none, or the journal's file is
+        full."""
         queues = self.committed.get(plan.key)
         if queues is None:
             return False
@@ -252,7 +253,7 @@ cdef class Puller:
         plan.bytes += scan.bytes
         return front.plan()
 
-    # ---- nothing there yet ----
+    # ---- long polling ----
 
     cdef int hold(
         self, Front front, const Frame *frame, const Header *header, Plan plan, const PullFields *fields
@@ -278,7 +279,7 @@ cdef class Puller:
 
 cdef class HeldPull(Held):
     cdef bint wants(self) except -1:
-        """By the tags that were known at last, if its pulls are not mine any more."""
+        """Matches by the last known tags if its pulls are not taken any more."""
         cdef Puller puller = self.puller
         cdef Plan plan = self.plan
         cdef Front front = <Front> self.peer

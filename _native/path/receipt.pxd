@@ -1,4 +1,5 @@
-# Receipt: the answer to a message that was taken, written as RemotingCommand writes it, JSON or binary.
+# Receipt: the answer to a stored message, encoded as RemotingCommand encodes it, JSON or binary. Owner: the
+# Sender. Thread: the loop's.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -9,8 +10,8 @@ from firearrow._native.wire.writer cimport Writer
 
 @cython.final
 cdef class Receipt:
-    cdef bytes json_head, binary_head     # up to the fields that every answer begins with
-    cdef bytes host                       # upper-case hex digits of our address
+    cdef bytes json_head, binary_head     # up to the fields at the start of every answer
+    cdef bytes host                       # the broker's address in upper-case hex
 
     cdef int write(
         self, Writer out, int serializer, int32_t opaque, const Text *unique_key, int32_t queue_id,

@@ -9,7 +9,7 @@ from firearrow._native.base.endian cimport put_i32
 from firearrow._native.wire.written cimport decimal, hexadecimal, literal, quoted
 
 cdef enum:
-    JSON_BYTES = 256                      # more than the literals and numbers of one take
+    JSON_BYTES = 256                      # more than the literals and numbers of one answer
 
 
 cdef int put_bytes(Writer out, bytes text) except -1:
@@ -104,7 +104,7 @@ cdef class Receipt:
         return 0
 
     cdef int32_t id_bytes(self) noexcept:
-        """Of an offset id and a comma."""
+        """Size of an offset id and a comma."""
         return <int32_t> len(self.host) + 17
 
     cdef uint8_t *ids(self, uint8_t *to, const int64_t *places, int count) noexcept:
@@ -124,7 +124,7 @@ cdef int put_name(Writer out, const char *name, short length) except -1:
 
 
 cdef int put_number(Writer out, int64_t value) except -1:
-    """A decimal with its length before it."""
+    """A decimal preceded by its length."""
     cdef Py_ssize_t start = out.size
     out.put_i32(0)
     out.put_decimal(value)

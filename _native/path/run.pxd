@@ -1,10 +1,10 @@
-# Run: answers of one turn that wait for its write, and the queues that got messages. As many as came one
-# after another without one of the complete handlers' between them: so all answers of a connection keep their
-# order.
+# Run: answers of one turn that wait for its write, and the queues that got messages. It holds consecutive
+# answers of the fast path; an answer of a complete handler ends it. So the answers of each connection keep
+# their order.
 #
-# Ownership: a parcel owns its connection until its answers went; answers are whole frames, copied to the
-# connections' `out`. The turn closes it, once, before its write or when another answer is parked behind.
-# Thread: the loop's.
+# Ownership: a parcel owns its connection until its answers are sent; answers are whole frames, copied to the
+# connections' `out`. The turn closes the Run once, before its write or when another answer is parked. Thread:
+# the loop's.
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -16,7 +16,7 @@ from firearrow._native.wire.writer cimport Writer
 
 cdef struct Parcel:
     void *front                           # a Front
-    Py_ssize_t at, length                 # of its answers, one behind another
+    Py_ssize_t at, length                 # of its answers, which follow each other
     bint waits                            # for the disk
 
 
@@ -25,8 +25,8 @@ cdef class Run(Waiting):
     cdef Writer answers
     cdef Parcel *parcels
     cdef Py_ssize_t count, room
-    cdef list queues                      # ConsumeQueues that got something
-    cdef bint closed                      # nothing more comes to it
+    cdef list queues                      # ConsumeQueues that got messages
+    cdef bint closed                      # accepts no more answers
     cdef int64_t number
     cdef int64_t now_ms
 

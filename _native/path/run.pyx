@@ -1,4 +1,4 @@
-"""Run: answers that wait for their turn's write (see run.pxd)."""
+"""Run: answers of the fast path that wait for their turn's write (see run.pxd)."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
@@ -13,7 +13,7 @@ cdef enum Which:
 
 cdef class Run:
     def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms):
-        self.plain = True                     # no other topic passes the gate
+        self.plain = True                     # the gate has only plain topics
         self.number = number
         self.now_ms = now_ms
         self.since_ms = since_ms
@@ -25,13 +25,13 @@ cdef class Run:
         PyMem_Free(self.parcels)
 
     cdef void drop(self) noexcept:
-        """Nothing of it is left to go: let go of connections and answers."""
+        """All answers are sent: release connections and answers."""
         while self.count > 0:
             self.count -= 1
             Py_DECREF(<object> self.parcels[self.count].front)
         self.answers = None
 
-    # ---- what a sender does ----
+    # ---- called by the sender ----
 
     cdef int note(self, ConsumeQueue queue, int64_t end) except -1:
         """Messages were staged in the queue, up to `end` of the log."""
@@ -42,7 +42,7 @@ cdef class Run:
         return 0
 
     cdef int begin(self, Front front, bint waits) except -1:
-        """An answer to `front` is going to be written."""
+        """Start an answer to `front`."""
         cdef Parcel *last = &self.parcels[self.count - 1] if self.count > 0 else NULL
         if last is not NULL and last.front == <void *> front and last.waits == waits:
             return 0
@@ -59,11 +59,11 @@ cdef class Run:
         return 0
 
     cdef int finish(self) except -1:
-        """The answer is written."""
+        """The answer is complete."""
         self.parcels[self.count - 1].length = self.answers.size - self.parcels[self.count - 1].at
         return 0
 
-    # ---- what the turn does ----
+    # ---- called by the turn ----
 
     cdef int name_queues(self, list queues) except -1:
         cdef ConsumeQueue queue
@@ -120,7 +120,7 @@ cdef class Run:
         return n
 
     cdef int hand(self, const Parcel *parcel, bint more) except -1:
-        """To its connection, which sends when no more come to it: one send for all."""
+        """Pass it to its connection, which sends once no more answers follow: one send for all."""
         cdef Front front = <Front> parcel.front
         try:
             if more or front.flush_planned:
@@ -132,7 +132,7 @@ cdef class Run:
         return 0
 
     def replace(self, other, int which):
-        """Send what `other` makes of each answer."""
+        """Send the result of `other` for each answer."""
         cdef Py_ssize_t n, at, end, size
         cdef Parcel *parcel
         cdef bytes whole = b""
@@ -148,7 +148,7 @@ cdef class Run:
 
 
 cdef inline bint is_of(const Parcel *parcel, int which) noexcept:
-    """Whether it goes now, and its connection is there."""
+    """Whether it is selected and its connection is open."""
     if which != ALL and parcel.waits != (which == LATE):
         return False
     return not (<Front> parcel.front).closed

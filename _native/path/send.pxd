@@ -1,6 +1,6 @@
-# Sender: a plain SEND_MESSAGE, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE from its header to its staged record and
-# its answer, which waits in a Run for the turn's write. Everything that `handlers/send` would do otherwise
-# than store it as it comes is not mine: nothing is staged and nothing counted then.
+# Sender: a plain SEND_MESSAGE, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE, from its header to its staged record
+# and its answer, which waits in a Run for the turn's write. Not taken: every request for which
+# `handlers/send` would do more than store it as it is; then nothing was staged or counted.
 #
 # Thread: the loop's.
 
@@ -31,14 +31,14 @@ cdef class Sender:
     cdef Clock clock
     cdef object stats
     cdef UniqueIds ids
-    cdef bytes host                       # our address as records hold it
+    cdef bytes host                       # the broker's address as in records
     cdef bytes added                      # properties that the broker adds
-    cdef int64_t from_ms                  # no sends are taken before
+    cdef int64_t from_ms                  # takes no sends before this time
     cdef Receipt receipt
     cdef Run run
-    cdef list counted                     # Topics that have something to tell
+    cdef list counted                     # Topics with counts to report
     cdef int64_t runs
-    cdef Py_ssize_t answers_bytes         # that the last run has so far
+    cdef Py_ssize_t answers_bytes         # of the last run
     cdef uint8_t *room
 
     cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1

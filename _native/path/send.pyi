@@ -24,9 +24,9 @@ class Sender:
         ids: UniqueIds,
         host: bytes,
     ) -> None:
-        """`ids`: unique keys of messages without one; `host`: our address as records hold it."""
+        """`ids`: unique keys of messages without one; `host`: the broker's address as in records."""
     def configure(self, added: bytes, marks: dict[str, str], from_ms: int) -> None:
-        """`added`: properties that every message gets; `marks`: fields that every answer begins with; `from_ms`: no
-        send is taken before."""
+        """`added`: properties that every message gets; `marks`: fields at the start of every answer;
+        `from_ms`: sends before it are not taken."""
     def count(self) -> None:
-        """Tell the statistics what was put to all topics since the last time."""
+        """Report what was put to all topics since the last call."""

@@ -19,10 +19,10 @@ from firearrow._native.wire.json cimport Span
 from firearrow._native.store.places import PutRefused
 
 cdef enum:
-    # of a sender's sysFlag: compressed, multi tags, the kind of compression
+    # bits of a client's sysFlag that are stored: compressed, multi tags, compression type
     KEPT = 0x703
     MULTI_TAGS = 0x2
-    ANSWERS_BYTES = 65536                 # for which a turn has room at once if the one before took so many
+    ANSWERS_BYTES = 65536                 # reserved at once for a turn, if the one before took as many
 
 
 cdef inline Text text_of(bytes data):
@@ -80,7 +80,7 @@ cdef class Sender:
     cdef int accept(
         self, Front front, const Frame *frame, const SendFields *fields, Completed *done
     ) except -1:
-        """`done`: nothing yet, or what the client gave of properties."""
+        """`done`: empty, or the client's properties."""
         cdef const Span *name = &fields.value[TOPIC_VALUE]
         cdef void *found = self.gate.find(name.at, name.length)
         cdef Message message
@@ -119,8 +119,8 @@ cdef class Sender:
     cdef int fill(
         self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms
     ) except -1:
-        """All but body, properties and flag of a batch's items."""
-        cdef const Span *name = &fields.value[TOPIC_VALUE]    # the topic's own bytes may be far away
+        """Set all fields except body, properties and the flag of a batch's items."""
+        cdef const Span *name = &fields.value[TOPIC_VALUE]    # Topic.name may not be in the cache
         message.topic = Text(at=name.at, length=name.length)
         message.born_host, message.store_host = text_of(front.host), text_of(self.host)
         message.queue_id = <int32_t> fields.queue_id
@@ -160,7 +160,7 @@ cdef class Sender:
         return TAKEN
 
     cdef bint complete(self, Completed *done) except -1:
-        """A unique key if the client gave none, and what every message gets."""
+        """Add a unique key if there is none, and the properties that every message gets."""
         if done.found.unique_key.length == 0:
             give_key(self.ids, self.run.now_ms, self.room, done)
         return add(self.added, self.room, done)
@@ -188,7 +188,7 @@ cdef class Sender:
     cdef int64_t stage_items(
         self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *places
     ) except? -1:
-        """Stage all of them, or none: -1. The end of the log behind them."""
+        """Stage all items or none. Returns the end of the log after them, -1: none."""
         cdef const uint8_t *at = frame.body
         cdef const uint8_t *stop = at + frame.body_bytes
         cdef int n = 0
@@ -232,7 +232,7 @@ cdef class Sender:
     # ---- the turn ----
 
     cdef Run open_run(self):
-        """The one that the turn holds last."""
+        """The turn's last Run, or a new one."""
         cdef Run run
         if self.run is None or self.run.closed:
             self.runs += 1
@@ -247,7 +247,7 @@ cdef class Sender:
     cdef int note(
         self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size
     ) except -1:
-        """So many messages of one request were staged in the queue, up to `end` of the log."""
+        """`messages` of one request were staged in the queue, up to `end` of the log."""
         if topic.requests == 0:
             self.counted.append(topic)
         topic.messages += messages
@@ -256,7 +256,7 @@ cdef class Sender:
         return self.run.note(queue, end)
 
     def count(self):
-        """Tell what was put to all topics since the last time: somebody looks."""
+        """Report what was put to all topics since the last call."""
         cdef int64_t messages = 0, size = 0, requests = 0
         cdef Topic topic
         for topic in self.counted:

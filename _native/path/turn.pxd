@@ -1,11 +1,11 @@
-# Turn: messages staged in one pass of the loop become durable together, then their answers go.
+# Turn: messages staged in one pass of the loop become durable together, then their answers are sent.
 #
-# Order: handlers stage and park while the ready sockets are read; `end` runs behind them (call_soon), writes
-# once, and lets the answers go. Under SYNC_FLUSH the answers, and the news of the queues, wait until the
-# flusher has synced past them: nobody sees a message that a crash can take back.
+# Order: handlers stage and park while the ready sockets are read; `end` runs after them (call_soon), writes
+# once, and sends the answers. Under SYNC_FLUSH, answers and arrival notifications wait until the flusher has
+# synced past them: no reader sees a message that a crash can lose.
 #
-# Ownership: `staged` is this pass's, `unsynced` waits for the disk, in the order of the log. Thread: the
-# loop's.
+# Ownership: `staged` belongs to this pass; `unsynced` waits for the disk, in log order. Units: milliseconds
+# of the monotonic clock. Thread: the loop's.
 
 from libc.stdint cimport int64_t
 
@@ -22,13 +22,13 @@ cdef class Turn:
     cdef object plans, sync_soon, full, journal, settling
     cdef bint sync_flush, planned
     cdef int64_t sync_timeout_ms
-    cdef int64_t refused_ms               # -1: nothing was refused lately
-    cdef str stopped                      # why nothing is synced any more
-    cdef list preparing                   # to be called before the write
+    cdef int64_t refused_ms               # time of the last refusal; -1: none lately
+    cdef str stopped                      # why the flusher stopped syncing
+    cdef list preparing                   # callbacks to run before the write
     cdef list staged                      # of Waiting
     cdef list following                   # of (end, then)
     cdef object unsynced, unsynced_following  # deques
-    cdef Run run                          # of `staged` the last one, while answers come to it
+    cdef Run run                          # the last of `staged`, while it accepts answers
 
     cdef int join(self, Run run) except -1
     cdef int hold(self, Waiting waiting) except -1

@@ -8,11 +8,11 @@ from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.command import RemotingCommand
 
 STEADY_MS: int
-"""How long nothing is refused before the log says that the disk takes messages again."""
+"""Time without a refusal before the log reports that messages are stored again."""
 
 class Plans(Protocol):
     def call_soon(self, callback: Callable[[], object]) -> object:
-        """Run it behind the sockets that are ready by now: the loop, or the engine that serves them."""
+        """Run it after the sockets that are ready now; the loop, or the engine that serves them."""
 
 class Peer(Protocol):
     @property
@@ -20,7 +20,7 @@ class Peer(Protocol):
     def reply(self, answer: RemotingCommand) -> None: ...
 
 class Journal(Protocol):
-    """What was noted before the records that it speaks of (broker/life/journal)."""
+    """Entries written before their records (broker/life/journal)."""
 
     @property
     def has_promises(self) -> bool: ...
@@ -28,8 +28,8 @@ class Journal(Protocol):
     def cancel(self, written: int) -> None: ...
 
 class Turn:
-    """`news` is told of queues whose messages readers may see now, `sync_soon()` wakes the flusher, `full(error)` is
-    what clients read when nothing can be stored."""
+    """`news` gets queues whose messages readers may see now; `sync_soon()` wakes the flusher; `full(error)`
+    is the remark for clients if nothing can be stored."""
 
     def __init__(
         self,
@@ -46,23 +46,23 @@ class Turn:
     def park(
         self, end: int, queue: Queue, peer: Peer | None, answer: RemotingCommand | None, *, waits: bool = True
     ) -> None:
-        """Let `answer` go to `peer` once the log up to `end` is as durable as the flush mode promises.
+        """Send `answer` to `peer` once the log up to `end` is as durable as the flush mode promises.
 
         `waits=False` (the property WAIT=false): the answer does not wait for the disk; readers still do.
         """
     def follow(self, end: int, then: Callable[[bool], None]) -> None:
         """Call `then(stored)` when the log up to `end` is as durable as the flush mode promises, or was not written."""
     def before(self, callback: Callable[[], None]) -> None:
-        """Call it once, right before this turn's write; it may put and park."""
+        """Call it once, right before this turn's write; it may stage and park."""
     def end(self) -> None:
-        """Write what is staged; runs once a pass of the loop."""
+        """Write the staged messages; runs once a pass of the loop."""
     def synced(self, physical_offset: int) -> None:
-        """The disk holds the log up to here: show it to readers, let the answers go."""
+        """The log is on the disk up to here: show it to readers, send the answers."""
     def sync_failed(self, remark: str) -> None:
-        """The disk refused a sync, and is not asked again: nothing that waits for it may be called stored."""
+        """A sync failed and is not retried: refuse all that waits for the disk."""
     def set_sync_timeout(self, timeout_ms: int) -> None:
         """Change syncFlushTimeout, in ms; it counts at the next `expire`."""
     def expire(self) -> None:
-        """Answers that waited longer than syncFlushTimeout go out with FLUSH_DISK_TIMEOUT; their messages stay."""
+        """Send answers that waited longer than syncFlushTimeout with FLUSH_DISK_TIMEOUT; their messages stay."""
     async def settled(self) -> None:
-        """Nothing waits for the disk any more."""
+        """Wait until nothing waits for the disk."""

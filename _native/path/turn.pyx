@@ -33,7 +33,7 @@ cdef class Turn:
         self.settling = asyncio.Event()
         self.settling.set()
 
-    # ---- what gathers ----
+    # ---- staging ----
 
     def park(self, int64_t end, tuple queue not None, peer, answer, *, bint waits=True):
         cdef Parked parked = Parked.__new__(Parked)
@@ -42,7 +42,7 @@ cdef class Turn:
         self.hold(parked)
 
     cdef int join(self, Run run) except -1:
-        """Answers come to it until another one is parked or the turn ends."""
+        """It accepts answers until another one is parked or the turn ends."""
         self.hold(run)
         self.run = run
         return 0
@@ -83,7 +83,7 @@ cdef class Turn:
         try:
             staged, self.staged, following, self.following = self.staged, [], self.following, []
         except MemoryError:
-            self.plan()                       # it ends with the next one
+            self.plan()                       # end it with the next turn
             raise
         if self.sync_flush and self.journal.has_promises:
             self.sync_journal()
@@ -105,7 +105,7 @@ cdef class Turn:
             self.note_stored()
 
     cdef int tell(self, list settled) except -1:
-        """Readers may see what these speak of."""
+        """Notify readers of their queues."""
         cdef list queues = []
         cdef Waiting waiting
         cdef bint heard = self.news.somebody_waits()
@@ -123,7 +123,7 @@ cdef class Turn:
             waiting.let_go_early()
         self.unsynced.extend(staged)
         self.settling.clear()
-        if self.stopped is not None:          # the flusher gave up while this turn gathered
+        if self.stopped is not None:          # the flusher stopped during this turn
             self.sync_failed(self.stopped)
         else:
             self.sync_soon()
@@ -169,25 +169,26 @@ cdef class Turn:
         return 0
 
     cdef int sync_journal(self) except -1:
-        """What is noted must not come to the disk after its record: a power cut between would repeat it."""
+        """A journal entry must reach the disk before its record: a power cut in between would repeat the
+        delivery."""
         try:
             self.journal.sync()
-        # it has said so; messages go on, and a power cut may repeat what was delivered
+        # the journal logged it; continue, although a power cut may repeat deliveries
         except OSError:
             pass
         return 0
 
-    # ---- what the log says ----
+    # ---- log lines ----
 
     cdef int note_refused(self, error) except -1:
-        """Say once that the disk refuses."""
+        """Log once that the disk refuses writes."""
         if self.refused_ms < 0:
             log.error("messages are refused, nothing can be stored: %s", str(error) or "no memory")
         self.refused_ms = self.clock.monotonic_ms()
         return 0
 
     cdef int note_stored(self) except -1:
-        """Say once that the disk takes again, and not each time that a small message finds the last room."""
+        """Log once that the disk takes messages again, not after each small message that still fits."""
         if self.clock.monotonic_ms() - self.refused_ms >= STEADY_MS:
             log.warning("messages are stored again")
             self.refused_ms = -1
@@ -195,7 +196,7 @@ cdef class Turn:
 
 
 cdef object refuse(list staged, list following, str remark):
-    """Nothing of the turn was stored."""
+    """Refuse all answers of the turn: nothing was stored."""
     cdef Waiting waiting
     for waiting in staged:
         waiting.refuse(remark)
@@ -204,7 +205,7 @@ cdef object refuse(list staged, list following, str remark):
 
 
 def alone(callback, *arguments):
-    """A fault of one that waits for the turn is its own: the turn ends for all the others."""
+    """Log the exception of a callback, so that the turn ends for all others."""
     try:
         callback(*arguments)
     except Exception:

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Callable
 
 class Budget:
-    """Bytes that connections hold for peers that stopped in the middle. Past `bytes_max`: `exceeded()`, next turn.
+    """Bytes held for peers that stopped in the middle. Above `bytes_max` the loop calls `exceeded()`.
 
     Loop thread.
     """
@@ -13,4 +13,4 @@ class Budget:
         self, loop: asyncio.AbstractEventLoop, bytes_max: int, exceeded: Callable[[], object]
     ) -> None: ...
     def give_back(self) -> None:
-        """To the system, what was freed since they held most; now and then."""
+        """Return memory freed since the peak to the system; call it now and then."""

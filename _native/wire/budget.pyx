@@ -1,4 +1,4 @@
-"""Budget: bytes that all connections hold together, and a call when they are too many (see budget.pxd)."""
+"""Budget: counts the bytes that all connections hold, and reports an excess (see budget.pxd)."""
 
 
 cdef extern from "<malloc.h>" nogil:
@@ -23,7 +23,7 @@ cdef class Budget:
         return 0
 
     def give_back(self):
-        """What was freed since it was most goes to the system, if it is much; the allocator would keep it."""
+        """Return freed memory to the system if it is much; the allocator would keep it."""
         if self.most - self.held >= GIVEN_BACK:
             self.most = self.held
             with nogil:

@@ -1,12 +1,12 @@
-# Calls: a connection of a client. Numbers what it sends, brings answers to who waits, keeps time-outs.
+# Calls: a connection of a client. Numbers the requests, passes each answer to its waiter, keeps time-outs.
 #
-# Ownership: `pending` owns the waiters; one leaves it exactly once, with its answer, its time-out or the loss
-# of the connection. A waiter reads its answer in place: frame and header die when `answered` returns. What a
-# waiter raises goes to the loop's exception handler and disturbs nobody, but WireError: the connection is
-# closed.
+# Ownership: `pending` owns the waiters. A waiter leaves it exactly once: with its answer, its time-out or the
+# loss of the connection. A waiter reads its answer in place: frame and header are invalid once `answered`
+# returns. Exceptions of a waiter go to the loop's exception handler and affect no other waiter; a WireError
+# closes the connection.
 #
-# Order: one sweep each TICK_S looks for waiters that are late or no longer wanted; there is no timer for each
-# call. An answer that nobody waits for is dropped. Thread: the loop's.
+# Order: one sweep every TICK_S looks for waiters that are late or cancelled; calls have no timers of their
+# own. An answer without a waiter is dropped. Thread: the loop's.
 
 from libc.stdint cimport int32_t
 
@@ -14,7 +14,7 @@ from firearrow._native.wire.conn cimport Conn
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 
-cdef class Waiter:                # this one gives its future the whole command
+cdef class Waiter:                # sets its future to the whole command
     cdef double deadline
     cdef object future
 
@@ -26,7 +26,7 @@ cdef class Calls(Conn):
     cdef readonly dict pending_calls
     cdef Py_ssize_t pending_max
     cdef int32_t last_opaque
-    cdef double earliest          # no deadline lies before it
+    cdef double earliest          # lower bound of all deadlines
     cdef object sweep
     cdef readonly bint retired
 

@@ -5,7 +5,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.conn import Conn
 
 TICK_S: float
-"""How exactly time-outs are kept."""
+"""Precision of time-outs."""
 
 class Failure(enum.Enum):
     """Why a call got no answer; the value says it in words."""
@@ -16,17 +16,17 @@ class Failure(enum.Enum):
     FULL = ...
 
 class Calls(Conn):
-    """A connection of a client. Subclasses say by `failure` what a call without an answer raises."""
+    """A connection of a client. `failure` of a subclass makes the exception of a call without an answer."""
 
     retired: bool
     def __init__(self, loop: asyncio.AbstractEventLoop, *, pending_max: int = 65535) -> None: ...
     def failure(self, kind: Failure, reason: Exception | None = None) -> BaseException: ...
     def left(self) -> None: ...
     def call(self, command: RemotingCommand, timeout_s: float) -> asyncio.Future[RemotingCommand]:
-        """Send it; the answer, whatever its code. Fails as `failure` says."""
+        """Send it; returns the answer, whatever its code. Fails with `failure`'s exception."""
     def oneway(self, command: RemotingCommand) -> None: ...
     def next_opaque(self) -> int:
-        """The number of a frame that is made elsewhere."""
+        """The next request number, for a frame encoded elsewhere."""
     @property
     def pending(self) -> int: ...
     def retire(self) -> None: ...

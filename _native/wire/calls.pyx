@@ -1,4 +1,4 @@
-"""Calls: a connection of a client; answers go to who waits for them (see calls.pxd)."""
+"""Calls: a connection of a client; passes answers to their waiters (see calls.pxd)."""
 
 import enum
 
@@ -45,7 +45,7 @@ cdef class Calls(Conn):
         raise NotImplementedError
 
     def left(self):
-        """The connection is gone and everybody who waited was told."""
+        """The connection is closed and every waiter has failed."""
 
     # ---- requests ----
 
@@ -74,7 +74,7 @@ cdef class Calls(Conn):
         return len(self.pending_calls)
 
     def retire(self):
-        """Take no more requests; close once those on the way are answered."""
+        """Take no more requests; close once those in flight are answered."""
         self.retired = True
         self.close_if_done()
 
@@ -95,7 +95,7 @@ cdef class Calls(Conn):
         return None
 
     cdef int post(self, int32_t opaque, bytes frame, Waiter waiter, double timeout_s) except -1:
-        """Send the frame; `waiter` hears of its answer. One alone leaves at once, several of a turn
+        """Send the frame; `waiter` gets its answer. A single frame leaves at once, several of a turn
         together."""
         cdef double now = self.loop.time()
         waiter.deadline = now + timeout_s
@@ -133,7 +133,7 @@ cdef class Calls(Conn):
                 raise
             except Exception as error:
                 self.loop.call_exception_handler(
-                    {"message": "who waited for an answer failed", "exception": error}
+                    {"message": "the waiter of an answer failed", "exception": error}
                 )
         if self.retired:
             self.close_if_done()
@@ -150,7 +150,7 @@ cdef class Calls(Conn):
         self.left()
 
     def expire(self):
-        """End the calls that are late, forget those that nobody waits for any more."""
+        """Fail late calls and drop cancelled ones."""
         cdef double now = self.loop.time()
         self.sweep = None
         if now >= self.earliest or self.retired:
@@ -180,6 +180,6 @@ cdef class Calls(Conn):
                 waiter.failed(error)
         except Exception as fault:
             self.loop.call_exception_handler(
-                {"message": "who waited for an answer failed", "exception": fault}
+                {"message": "the waiter of an answer failed", "exception": fault}
             )
         return 0

@@ -1,4 +1,4 @@
-# The system's clocks. Any thread.
+# The system's clocks. Units: nanoseconds, or milliseconds where the name says so. Any thread.
 
 from libc.stdint cimport int64_t
 from posix.time cimport (
@@ -7,12 +7,12 @@ from posix.time cimport (
 
 
 cdef inline long long nanoseconds() noexcept nogil:
-    """Since some moment, the same for all; never backwards."""
+    """Monotonic, with one origin for all threads."""
     return read(CLOCK_MONOTONIC)
 
 
 cdef inline long long worked() noexcept nogil:
-    """That this thread was on a core: what others do meanwhile is not its work."""
+    """CPU time of this thread."""
     return read(CLOCK_THREAD_CPUTIME_ID)
 
 

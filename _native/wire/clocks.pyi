@@ -1,7 +1,7 @@
 class Clock:
-    """The system's; a class that inherits may have another time (tests)."""
+    """The system's clock; tests subclass it."""
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back."""
+        """Milliseconds; never goes back."""

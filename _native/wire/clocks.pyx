@@ -1,4 +1,4 @@
-"""Clock: the time as the broker asks for it (see clocks.pxd)."""
+"""Clock: wall and monotonic time in milliseconds (see clocks.pxd)."""
 
 
 cdef class Clock:

@@ -1,3 +1,3 @@
-"""Request, response and language codes, flag bits and the protocol version that we speak (see codes.pxd)."""
+"""Request, response and language codes, flag bits and the protocol version (see codes.pxd)."""
 
 PROTOCOL_VERSION = VERSION

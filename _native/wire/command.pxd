@@ -1,5 +1,5 @@
-# The comfortable object of one request or answer: cold path, tests, client. It owns all that it holds; the
-# frame it was decoded from may go.
+# RemotingCommand: one request or answer as a Python object, for the slow path, tests and the client. It owns
+# all its data; the frame it was decoded from may be freed.
 
 from libc.stdint cimport int32_t
 

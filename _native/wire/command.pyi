@@ -7,7 +7,8 @@ class WireError(ValueError):
     """A frame or header cannot be read; the frame boundary may be lost."""
 
 class RemotingCommand:
-    """One request or answer. `opaque` numbers it on its connection, `ext` holds its custom header, all values text."""
+    """One request or answer. `opaque` is its number on its connection, `ext` its custom header; all values
+    are str."""
 
     code: int
     language: int
@@ -49,7 +50,7 @@ class RemotingCommand:
         """An answer to this request: same opaque and serializer, response flag set."""
     @staticmethod
     def decode(frame: bytes) -> RemotingCommand:
-        """Read one whole frame, length word included. Raises WireError."""
+        """Decode one whole frame, length word included. Raises WireError."""
     def encode(self) -> bytes:
         """The whole frame, length word included. ValueError if a part is over its limit."""
     def text(self, name: str) -> str: ...

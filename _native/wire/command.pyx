@@ -29,7 +29,7 @@ class WireError(ValueError):
 
 
 cdef str text_of(const Span *span):
-    """The span's text; broken UTF-8 is replaced, as Java does."""
+    """The span's text; invalid UTF-8 is replaced, as in Java."""
     cdef uint8_t *room
     cdef Py_ssize_t length
     if span.kind == SPAN_ABSENT:
@@ -121,7 +121,7 @@ cdef class RemotingCommand:
         if status < 0:
             raise WireError(frame_fault(status))
         if status != FRAME_WHOLE or whole.size != len(frame):
-            raise WireError("not one whole frame")
+            raise WireError("the bytes are not exactly one frame")
         return command_of(&whole)
 
     def encode(self):
@@ -168,8 +168,8 @@ cdef class RemotingCommand:
 
 
 cdef object integer_of(str name, str value, int bits):
-    """Decimal digits with an optional sign, as Java's parsers take them; nothing else that Python's int()
-    would."""
+    """Decimal digits with an optional sign, as Java's parsers accept them; other forms that int() accepts are
+    refused."""
     digits = value[1:] if value[:1] in ("-", "+") else value
     if not (0 < len(digits) <= 20 and digits.isascii() and digits.isdigit()):
         raise FieldError(f"the field {name} is not a whole number: {value[:64]!r}")
@@ -189,7 +189,7 @@ cdef int put_literal(Writer out, bytes text) except -1:
 
 
 cdef int put_json(RemotingCommand command, Writer out) except -1:
-    """Members in alphabetical order, null ones left out: as Java writes them."""
+    """Members in alphabetical order without null ones, as Java writes them."""
     cdef bint first = True
     put_literal(out, b'{"code":')
     out.put_decimal(command.code)

@@ -1,19 +1,18 @@
-# One peer: on a transport of the loop, or plugged into an engine, which feeds the same frame loop.
+# Conn: one peer, on a transport of the loop or on an engine's socket; both feed the same frame loop.
 #
-# Ownership: bytes are received into one window that all connections of a thread share; what is left of a
-# partial frame after a read is copied to the connection's own `rest`, whose room grows with what has really
-# come, never with what a length word claims; but a room that lies ready on the shelf is taken. Commands own
-# what they hold, so nothing points into window or rest when a call returns.
+# Ownership: all connections of a thread receive into one shared window. What a read leaves of a partial frame
+# is copied to the connection's own `rest`. Its capacity grows with the bytes received, never with what a
+# length word claims; a larger buffer is used if the shelf has one. Commands own their data, so nothing points
+# into window or rest when a call returns.
 #
-# Order: a read gives every whole frame to `received`, at most FRAMES_A_TURN of them, then lets the others
-# have their turn; answers gather in `answers` and leave as one write. While the peer does not read what it is
-# sent (`congested`), it is not read either: bounded by the transport's high-water mark and the answers of one
-# turn. What is kept of partial frames and what the kernel does not take counts in the `budget` that
-# connections share. A client `reads_always`: answers that nobody reads would keep the peer from reading what
-# we send.
+# Order: a read passes every whole frame to `received`, at most FRAMES_A_TURN of them, then other connections
+# get their turn. Answers collect in `answers` and leave as one write. While the peer does not read its
+# answers (`congested`), its requests are not read either: memory is bounded by the transport's high-water
+# mark and the answers of one turn. Partial frames and bytes that the kernel does not take count in the shared
+# `budget`. A client `reads_always`: if both sides stopped reading, neither could send.
 #
-# Thread: the loop's. Subclasses (server, client) override `received` and `lost`; native ones may `take`
-# frames in place.
+# Units: bytes; `last_seen` is the loop's time in seconds. Thread: the loop's. Subclasses (server, client)
+# override `received` and `lost`; native ones may `take` frames in place.
 
 from libc.stdint cimport uint8_t
 
@@ -25,9 +24,9 @@ from firearrow._native.wire.shelf cimport Shelf
 
 cdef class Conn:
     cdef object loop
-    cdef object plans                     # where callbacks of this turn go: the loop or the engine
+    cdef object plans                     # runs callbacks of this turn: the loop or the engine
     cdef readonly object transport
-    cdef Plug plug                        # the transport, if bytes may be given to it in place
+    cdef Plug plug                        # the transport, if it takes bytes in place
     cdef list answers
     cdef Py_ssize_t answer_bytes
     cdef bytearray window
@@ -37,9 +36,9 @@ cdef class Conn:
     cdef Py_ssize_t frame_bytes_max
     cdef Py_ssize_t high_water
     cdef Leftover leftover
-    cdef Budget budget                    # None: nobody counts
-    cdef Py_ssize_t unsent                # bytes that wait for the kernel
-    cdef readonly Py_ssize_t held         # our part of the budget
+    cdef Budget budget                    # None: not limited
+    cdef Py_ssize_t unsent                # bytes not yet taken by the kernel
+    cdef readonly Py_ssize_t held         # this connection's part of the budget
     cdef readonly bint closed
     cdef bint reads_always
     cdef bint writing_paused

@@ -4,7 +4,8 @@ from firearrow._native.wire.budget import Budget
 from firearrow._native.wire.command import RemotingCommand
 
 class Conn:
-    """One peer on a transport: whole frames go to `received`, frames given to `send` leave as one write a turn.
+    """One peer on a transport: whole frames go to `received`; frames passed to `send` leave as one write a
+    turn.
 
     Subclasses name asyncio.BufferedProtocol as their second base.
     """
@@ -23,13 +24,13 @@ class Conn:
         reads_always: bool = False,
         budget: Budget | None = None,
     ) -> None:
-        """`reads_always`: read on while the peer does not read what it is sent (clients).
+        """`reads_always`: keep reading while the peer does not read (clients).
 
-        `budget` hears what the connection holds for a peer that stopped in the middle (`held`).
+        `budget` counts what the connection holds for a peer that stopped in the middle (`held`).
         """
     @property
     def congested(self) -> bool:
-        """The peer does not read what it is sent; it is not read either, unless `reads_always`."""
+        """The peer does not read its answers; its requests are not read either, unless `reads_always`."""
     def received(self, command: RemotingCommand) -> None: ...
     def lost(self, reason: Exception | None) -> None: ...
     def broken(self, fault: str) -> None: ...

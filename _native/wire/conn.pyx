@@ -15,9 +15,9 @@ from firearrow._native.wire.shelf cimport Shelf
 from firearrow._native.wire.command import WireError
 
 cdef enum:
-    TURN_NS = 2000000                     # of work for one connection before the others get their turn,
-    SHARE_NS = 50000                      # less when many have work left, but not less than this
-    MUCH_BYTES = 131072                   # of answers: copying them takes time, too
+    TURN_NS = 2000000                     # CPU time of one connection before others get their turn,
+    SHARE_NS = 50000                      # less if many have work left, but at least this
+    MUCH_BYTES = 131072                   # of answers, since copying them takes time, too
 
 WINDOW_BYTES = 262144
 cdef object OF_THREAD = threading.local()
@@ -100,12 +100,12 @@ cdef class Conn:
                 self.answer_bytes = 0
                 self.transport.write(whole)
             except MemoryError:
-                self.abort()                  # what it asked for would never be answered, or only in part
+                self.abort()                  # otherwise its requests would get no answer or a part of one
                 raise
             self.sent()
 
     cdef int sent(self) except -1:
-        """Behind a write: a peer that takes what it is sent is alive."""
+        """After a write: a peer that takes its answers is alive."""
         if self.plug is None and self.budget is not None:
             self.unsent = self.transport.get_write_buffer_size()
             self.account()
@@ -114,7 +114,7 @@ cdef class Conn:
         return 0
 
     def close(self):
-        """Let queued answers leave, then close."""
+        """Send queued answers, then close."""
         if not self.closed and self.transport is not None:
             self.flush()
             self.transport.close()
@@ -164,19 +164,19 @@ cdef class Conn:
     # ---- bytes in ----
 
     cdef int plug_in(self, plans, Plug plug) except -1:
-        """Served by an engine: `plans` instead of the loop, the plug as transport."""
+        """Attach to an engine: `plans` replaces the loop, the plug is the transport."""
         self.plans = plans
         self.plug = plug
         self.connection_made(plug)
         return 0
 
     cdef double now(self) except -1:
-        """The loop's time, or when the engine's pass began."""
+        """The loop's time, or the time at which the engine's pass began."""
         return self.plug.now() if self.plug is not None else self.plans.time()
 
     cdef uint8_t *place(self, Py_ssize_t start, Py_ssize_t *room) except NULL:
-        """Where the next bytes go, behind `start` bytes of others in the window, and for how many there is
-        room; `arrived` must follow before anything else."""
+        """Where the next bytes go, after `start` bytes of others in the window, and the capacity there; call
+        `arrived` before anything else."""
         cdef bytearray held = self.window
         if self.rest_bytes >= SMALL_REST:
             if self.rest_bytes == len(self.rest):
@@ -187,10 +187,10 @@ cdef class Conn:
         return <uint8_t *> PyByteArray_AS_STRING(held) + start + self.rest_bytes
 
     cdef void call_for(self) noexcept:
-        """Bytes will arrive soon: what is asked for then is wanted near the processor."""
+        """Bytes arrive soon: prefetch what is needed then."""
 
     cdef int arrived(self, Py_ssize_t start, Py_ssize_t count, bint late) except -1:
-        """`late`: there is no time for them now."""
+        """`late`: no time to process them now."""
         cdef uint8_t *at
         cdef Py_ssize_t available = self.rest_bytes + count
         cdef Py_ssize_t taken
@@ -210,7 +210,7 @@ cdef class Conn:
     # ---- the frame loop ----
 
     cdef Py_ssize_t deliver(self, const uint8_t *at, Py_ssize_t available) except -1:
-        """Hand every whole frame to `received`; how many bytes were used up (all of them once the connection
+        """Pass every whole frame to `received`. Returns the bytes used (all of them once the connection
         closes)."""
         cdef Frame frame
         cdef Py_ssize_t taken = 0
@@ -242,13 +242,13 @@ cdef class Conn:
         return taken
 
     cdef int take(self, const Frame *frame) except -1:
-        """One whole frame; True if nothing was called that may have closed us. WireError closes the
-        connection."""
+        """One whole frame; True if no callback ran that may have closed the connection. WireError closes
+        it."""
         self.received(command_of(frame))
         return 0
 
     cdef bint choked(self) noexcept:
-        """The peer does not read what it is sent: it is not read, either."""
+        """The peer does not read its answers, so its requests are not read either."""
         return not self.reads_always and (self.writing_paused or self.answer_bytes >= self.high_water)
 
     def give_up(self, fault, available):
@@ -257,7 +257,7 @@ cdef class Conn:
         return available
 
     cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1:
-        """Copy what is left of a partial frame to the connection's own room."""
+        """Copy the rest of a partial frame to the connection's own buffer."""
         if length > len(self.rest):
             self.move(at, length, length if length < SMALL_REST else max(length, 2 * len(self.rest)))
         elif length > 0:
@@ -270,7 +270,7 @@ cdef class Conn:
         return 0
 
     cdef int widen(self) except -1:
-        """The room is full: as much again, or as much as the frame in it still needs if that is less."""
+        """The buffer is full: double it, or grow to what its frame still needs if that is less."""
         cdef const uint8_t *at = <const uint8_t *> PyByteArray_AS_STRING(self.rest)
         cdef Py_ssize_t missing = 4 + <Py_ssize_t> get_i32(at) - self.rest_bytes
         return self.move(
@@ -278,8 +278,8 @@ cdef class Conn:
         )
 
     cdef int move(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t room) except -1:
-        """To a room of so many bytes, or a larger one that lies ready: as large as the frame if there is
-        one."""
+        """Copy to a buffer of `room` bytes, or to a larger one from the shelf, preferably as large as the
+        frame."""
         cdef bytearray larger = None
         if room >= SMALL_REST:
             larger = self.shelf.take(max(room, 4 + <Py_ssize_t> get_i32(at)))
@@ -297,7 +297,7 @@ cdef class Conn:
         return 0
 
     cdef int account(self) except -1:
-        """Tell the budget how our part of it changed."""
+        """Report the change of this connection's part to the budget."""
         cdef Py_ssize_t now = len(self.rest) + self.unsent
         if self.budget is not None and now != self.held:
             self.budget.change(now - self.held)
@@ -305,8 +305,7 @@ cdef class Conn:
         return 0
 
     cdef int balance(self, bint more) except -1:
-        """Read on, or not; come back for whole frames that wait in `rest` when this turn had enough of
-        them."""
+        """Pause or resume reading; schedule whole frames in `rest` that exceeded this turn."""
         cdef bint stuck = self.writing_paused and not self.reads_always
         cdef bint pause = stuck or more or self.deaf
         if pause == self.reading_paused and not more:
@@ -325,7 +324,7 @@ cdef class Conn:
         return 0
 
     def go_on(self):
-        """The next turn for frames that had to wait."""
+        """Process frames left over from an earlier turn."""
         cdef bytearray own = self.rest
         cdef Py_ssize_t taken
         self.resume_planned = False

@@ -1,20 +1,24 @@
-# Sockets of our own beside the loop's: one epoll set, which the loop watches as one reader.
+# Engine: sockets served without the loop's transports. They share one epoll set, which the loop watches as
+# one reader.
 #
-#   a pass   epoll_wait → of some ready sockets recv into the window, one behind the other → frames to their connections,
-#            one by one: then both ways are walked again and again, and stay near the processor   (EVENTS_MAX, PASS_NS)
-#            → what was planned behind the last socket: the turn's write, then one send for each connection; then what
-#            that planned: one send to each consumer that it woke
+#   a pass   1. epoll_wait
+#            2. recv from several ready sockets into the window, one after another
+#            3. pass their frames to their connections, one by one; 2 and 3 repeat in small groups, so that
+#               code and data stay in the cache (EVENTS_MAX, PASS_NS)
+#            4. run the planned callbacks: the turn's write, then one send for each connection
+#            5. run what those planned: one send for each consumer that was woken
 #
-# What a pass leaves comes first in the next one, then whom epoll names anew; the kernel puts who was named
-# behind the others. So no flood keeps the other sockets or the loop's own callbacks waiting.
+# Order: sockets left over from one pass are served first in the next, before newly ready ones; a re-armed
+# socket goes to the end of the kernel's ready list. So no busy peer delays the other sockets or the loop's
+# own callbacks.
 #
-# A socket is named once for what has come (edge triggered: the kernel need not ask each one again whether it
-# still has something), so one that may have more than was read, or less room than was left to write, is
-# watched anew: it is named behind the others then.
+# Sockets are edge triggered: the kernel reports new data once and need not check again. A socket that may
+# have more data than was read, or whose backlog was not sent completely, is re-armed.
 #
-# Ownership: the engine owns its sockets until their connection was told that it is lost, which is never in a
-# pass: what epoll named stays valid to the pass's end. Bytes that the kernel does not take at once are copied
-# to the socket's backlog; behind `high_water` the connection is told, and reads no more. Thread: the loop's.
+# Ownership: the engine owns a socket until its connection has been notified of the loss, which never happens
+# within a pass: pointers from epoll stay valid to the pass's end. Bytes that the kernel does not take at once
+# are copied to the socket's backlog; above `high_water` the connection is notified and stops reading. Thread:
+# the loop's.
 
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -26,13 +30,13 @@ cdef enum:
 
 cdef struct Read:
     void *wire                            # a Wire
-    Py_ssize_t start, count               # of its bytes in the window, behind what its connection had kept
+    Py_ssize_t start, count               # of its bytes in the window, after its connection's partial frame
 
 cdef class Engine:
     cdef object loop
     cdef int epoll
     cdef set wired
-    cdef list planned, spare              # by turns: neither is made anew, for which there could be no memory
+    cdef list planned, spare              # swapped; reused, since memory may be short
     # [first, last) are wires that epoll named, with `events`, not served yet
     cdef list waiting
     cdef uint32_t events[EVENTS_MAX]
@@ -40,7 +44,7 @@ cdef class Engine:
     cdef readonly bint passing
     cdef bint timed                       # `now` is the time: from a pass's beginning to its end
     cdef double now
-    cdef Read reads[EVENTS_MAX]           # what was read and not handed over yet
+    cdef Read reads[EVENTS_MAX]           # reads not yet passed to their connections
     cdef int read_count
     cdef Py_ssize_t read_bytes            # of the window
 
@@ -63,7 +67,7 @@ cdef class Wire(Plug):
     cdef int fd
     cdef uint32_t interest
     cdef uint8_t *backlog
-    cdef Py_ssize_t start, end, room      # of the backlog: [start, end) waits
+    cdef Py_ssize_t start, end, room      # of the backlog: [start, end) is unsent
     cdef Py_ssize_t high_water
     cdef bint closing, lost, writing_paused
 

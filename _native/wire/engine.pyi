@@ -7,10 +7,10 @@ from firearrow._native.wire.conn import Conn
 from firearrow._native.wire.plug import Plug
 
 class Engine:
-    """Serves sockets beside the loop's transports, many in one pass. Loop thread.
+    """Serves sockets without the loop's transports, many in one pass. Loop thread.
 
-    Connections and the turn use it in place of the loop: `time` and `call_soon`, which runs callbacks behind the pass's
-    last socket, in the order in which they were planned.
+    Connections and the turn use it in place of the loop: `time`, and `call_soon`, which runs callbacks after
+    the pass's last socket, in order.
     """
 
     passing: bool
@@ -22,7 +22,7 @@ class Engine:
     def close(self) -> None: ...
 
 class Wire(Plug):
-    """A socket of an engine: to its connection a transport, as much of one as connections use."""
+    """A socket of an engine, with the part of asyncio.Transport that connections use."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any: ...  # noqa: ANN401 (as asyncio's)
     def set_write_buffer_limits(self, high: int) -> None: ...

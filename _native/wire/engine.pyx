@@ -19,12 +19,12 @@ from firearrow._native.wire.transfers cimport (
 )
 
 cdef enum:
-    LOOK_AT_THE_CLOCK = 4                 # sockets between two looks
-    # so much of several sockets stays near the processor until it is handed over
+    LOOK_AT_THE_CLOCK = 4                 # sockets between two reads of the clock
+    # bytes of several sockets that stay in the cache until they are handed over
     TOGETHER_BYTES = 32768
     LINE_BYTES = 64
     PASS_NS = 2000000
-    BACKLOG_KEPT = 65536                  # one that grew larger is given back when it is empty
+    BACKLOG_KEPT = 65536                  # a larger backlog is freed once it is empty
 
 
 cdef class Engine:
@@ -43,27 +43,28 @@ cdef class Engine:
             close(self.epoll)
 
     def close(self):
-        """Behind the last socket: no pass comes any more."""
+        """After the last socket: there will be no further pass."""
         self.loop.remove_reader(self.epoll)
 
-    # ---- what connections and the turn see instead of the loop ----
+    # ---- used by connections and the turn instead of the loop ----
 
     def time(self):
-        """As the loop's; from a pass's beginning to its end, when it began."""
+        """The loop's time; within a pass, the time at which it began."""
         return self.moment()
 
     cdef double moment(self) except -1:
         return self.now if self.timed else self.loop.time()
 
     def call_soon(self, callback):
-        """Behind the pass's last socket, or behind what was planned there, or in the loop's next turn."""
+        """Run after the pass's last socket, or after the callbacks planned there; outside a pass in the
+        loop's next iteration."""
         if self.passing:
             self.planned.append(callback)
         else:
             self.loop.call_soon(callback)
 
     def add(self, socket, Conn conn not None):
-        """Serve a connected socket from now on: the engine closes it. OSError if its peer is gone already."""
+        """Serve a connected socket from now on: the engine closes it. OSError: its peer is gone already."""
         cdef Wire wire = Wire.__new__(Wire)
         socket.setblocking(False)
         if socket.family in (sockets.AF_INET, sockets.AF_INET6):
@@ -78,8 +79,8 @@ cdef class Engine:
         return wire
 
     cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1:
-        """Name it when it is ready, which it may be already, and again when something more comes: not for
-        what it has left. Its end is named beside the last bytes."""
+        """Report the socket when it is ready, which it may be already, and again when more arrives, but not
+        for unread bytes. Its end is reported with the last bytes."""
         if watch_socket(self.epoll, wire.fd, <void *> wire, interest, known) < 0:
             raise OSError(errno, os.strerror(errno))
         return 0
@@ -104,7 +105,7 @@ cdef class Engine:
     cdef int go_on_later(self) except -1:
         try:
             self.loop.call_soon(self.turn)
-        except MemoryError:                   # epoll names them once more
+        except MemoryError:                   # re-arm them: epoll reports them again
             while self.first < self.last:
                 wire = <Wire> self.waiting[self.first]
                 self.first += 1
@@ -113,7 +114,7 @@ cdef class Engine:
         return 0
 
     def end_pass(self):
-        """What was planned, then what that planned; what comes of this is for the loop."""
+        """Run the planned callbacks, then those that they planned; what these plan goes to the loop."""
         try:
             self.run_planned()
             self.passing = False
@@ -151,7 +152,7 @@ cdef class Engine:
         return 0
 
     cdef int serve_waiting(self, long long deadline) except -1:
-        """Those that the pass before had no time for, before anybody else."""
+        """Sockets that the pass before had no time for come first."""
         cdef int n
         while self.first < self.last:
             n = self.first
@@ -163,8 +164,8 @@ cdef class Engine:
         return 0
 
     cdef bint serve(self, Wire wire, uint32_t events, long long deadline) except -1:
-        """Whether the pass has no time for others. A fault of one connection ends that one. One that is not
-        read any more since epoll named it is left alone."""
+        """Whether the pass has no time for others. An error of one connection closes only that one. A socket
+        that stopped reading after epoll reported it is skipped."""
         cdef bint late = False
         if events & EPOLLIN and not wire.interest & EPOLLIN:
             events &= ~<uint32_t> (EPOLLIN | EPOLLRDHUP)
@@ -183,8 +184,8 @@ cdef class Engine:
         return late
 
     cdef int read(self, Wire wire, bint is_ending) except -1:
-        """Once; `hand_over` gives its connection what came. `is_ending`: there is something to hear behind
-        the last byte."""
+        """One recv; `hand_over` passes the bytes to the connection. `is_ending`: an end or error follows the
+        last byte."""
         cdef Py_ssize_t room, before = wire.conn.rest_bytes
         cdef ssize_t count = wire.receive(self.read_bytes, &room)
         if count > 0:
@@ -196,8 +197,8 @@ cdef class Engine:
         return 0
 
     cdef bint hand_over(self, long long deadline) except -1:
-        """Their bytes to the connections, while the next one's memory is called for. Those that there is no
-        time for go on in the loop's next turn; whether there is none any more."""
+        """Pass the bytes to their connections and prefetch the next one. Without time left, connections go on
+        in the loop's next iteration. Whether the time is up."""
         cdef int n, count = self.read_count
         cdef bint late = False
         cdef Wire wire
@@ -224,7 +225,7 @@ cdef class Engine:
         try:
             self.loop.call_exception_handler({"message": f"{who} failed", "exception": error})
         except MemoryError:
-            pass                              # nobody can be told
+            pass                              # no memory to report it
         return 0
 
 
@@ -232,7 +233,7 @@ cdef class Wire(Plug):
     def __dealloc__(self):
         free(self.backlog)
 
-    # ---- asyncio.Transport, as much as a connection uses ----
+    # ---- the part of asyncio.Transport that a connection uses ----
 
     def get_extra_info(self, name, default=None):
         if name == "peername":
@@ -258,7 +259,7 @@ cdef class Wire(Plug):
             self.want(self.interest | EPOLLIN)
 
     def close(self):
-        """When the backlog is gone. Nothing more is read."""
+        """Close once the backlog is sent. Nothing more is read."""
         if self.closing or self.lost:
             return
         self.closing = True
@@ -272,8 +273,8 @@ cdef class Wire(Plug):
     # ---- reading ----
 
     cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *room) except -2:
-        """How many bytes came to the connection's place behind `start` bytes of others: as many as there was
-        `room` for, then more may be there; 0: the last ones had come; -1: none for now."""
+        """Receive into the connection's buffer after `start` bytes of others. Returns the count; if it equals
+        `room`, there may be more; 0: end of the stream; -1: none for now."""
         cdef ssize_t count
         room[0] = -1
         if self.closing or not self.interest & EPOLLIN:
@@ -288,7 +289,7 @@ cdef class Wire(Plug):
         return count
 
     cdef int look_for_the_end(self) except -1:
-        """An event while nothing is read: the peer is gone, and nobody will take the backlog."""
+        """An event while reading is stopped: the peer is gone and will not take the backlog."""
         fault = self.socket.getsockopt(sockets.SOL_SOCKET, sockets.SO_ERROR)
         return self.lose(OSError(fault, os.strerror(fault)) if fault else None)
 
@@ -331,7 +332,7 @@ cdef class Wire(Plug):
         return self.tell_room()
 
     cdef int tell_room(self) except -1:
-        """What is kept of the backlog counts in the connection's budget."""
+        """Count the backlog in the connection's budget."""
         self.conn.unsent = self.room if self.start < self.end else 0
         return self.conn.account()
 
@@ -371,7 +372,7 @@ cdef class Wire(Plug):
         return 0
 
     cdef int lose(self, reason) except -1:
-        """Gone at once; the connection hears of it in the loop's next turn."""
+        """Disconnect at once; the connection is notified in the loop's next iteration."""
         cdef bint out_of_memory = False
         if self.lost:
             return 0
@@ -389,8 +390,7 @@ cdef class Wire(Plug):
         return self.tell_room()
 
     cdef int shut(self) except -1:
-        """No memory to tell of its loss: nothing is read or written any more, and epoll names it once
-        more."""
+        """No memory to report the loss: stop reading and writing; epoll reports the socket again."""
         self.closing = True
         shutdown(self.fd, SHUT_RDWR)
         return self.engine.watch(self, self.interest, True)
@@ -401,4 +401,4 @@ cdef class Wire(Plug):
         finally:
             self.socket.close()
             self.engine.wired.discard(self)
-            self.conn = None              # which has us as its transport
+            self.conn = None              # breaks the reference cycle with the connection

@@ -1,4 +1,5 @@
-# JSON escapes written out. `to` has room for `length` bytes; the text is never longer than its escaped form.
+# JSON escapes decoded to UTF-8. `to` needs a capacity of `length` bytes: decoded text is never longer than
+# its escaped form. Borrows both, keeps nothing. Any thread.
 
 from libc.stdint cimport uint8_t
 

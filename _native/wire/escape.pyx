@@ -1,4 +1,4 @@
-"""Writes out the escapes of a JSON string as UTF-8 (see escape.pxd)."""
+"""Decodes the escapes of a JSON string to UTF-8 (see escape.pxd)."""
 
 from firearrow._native.wire.quoted cimport fa_copy_plain
 
@@ -14,7 +14,7 @@ cdef int hex_value(uint8_t digit) noexcept nogil:
 
 
 cdef int hex_unit(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """The UTF-16 unit of the four digits there, or -1."""
+    """The UTF-16 unit of the four hex digits at `at`, or -1."""
     cdef int n, digit, unit = 0
     if end - at < 4:
         return -1
@@ -63,10 +63,9 @@ cdef uint8_t simple_escape(uint8_t letter) noexcept nogil:
 
 
 cdef Py_ssize_t unescape(const uint8_t *at, Py_ssize_t length, uint8_t *to) noexcept nogil:
-    """Write the text of an escaped span to `to` (room for `length` bytes); its length, or -1 for a bad
-    escape.
+    """Decode an escaped span to `to` (capacity `length` bytes). Returns the decoded length, -1: a bad escape.
 
-    A lone surrogate becomes `?`, as Java's encoder makes it.
+    A lone surrogate becomes `?`, as in Java's encoder.
     """
     cdef const uint8_t *end = at + length
     cdef uint8_t *start = to

@@ -5,8 +5,8 @@
 #   | L i32  | T | H u24   | header    | body         |
 #   +--------+---+---------+-----------+--------------+
 #
-# `next_frame` borrows the window and keeps nothing. A negative answer means that the frame boundary is lost,
-# or that nobody can be answered: the connection has to be closed.
+# `next_frame` borrows the window and keeps nothing. A negative result means that the frame boundary is lost,
+# or that no answer is possible: close the connection. Any thread.
 
 from libc.stdint cimport uint8_t
 
@@ -23,8 +23,8 @@ cdef struct Frame:
     Py_ssize_t header_bytes
     const uint8_t *body
     Py_ssize_t body_bytes
-    Py_ssize_t size               # of the whole frame; set as soon as the length word is there
-    Py_ssize_t behind             # bytes of the window that follow it: more frames, or a part of one
+    Py_ssize_t size               # of the whole frame; set once the length word is there
+    Py_ssize_t behind             # bytes of the window after it: more frames, or a part of one
 
 cdef int next_frame(
     const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_max, Frame *frame

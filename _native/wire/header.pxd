@@ -1,8 +1,9 @@
-# A header scanned in place, JSON or binary form: no Python object is made, fields point into the window.
+# Header: a command's header scanned in place, JSON or binary form. No Python object is made; fields point
+# into the window.
 #
-# Every pointer is borrowed from the frame and dies with it. Members that nobody knows are skipped, nested
-# ones to a depth of DEPTH_MAX. Ext values may be strings, numbers, true or false (their text counts, as
-# signatures do); null is as absent.
+# Ownership: every pointer is borrowed from the frame and invalid after it. Unknown members are skipped,
+# nested ones to a depth of DEPTH_MAX. Ext values may be strings, numbers, true or false (their text counts,
+# as in signatures); null means absent. Any thread.
 
 from libc.stdint cimport int32_t, uint8_t
 

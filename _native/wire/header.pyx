@@ -1,5 +1,4 @@
-"""Scans a command's header in place, JSON or binary (see header.pxd). Knows the members, not their
-meaning."""
+"""Header: scans a command's header in place, JSON or binary (see header.pxd)."""
 
 from firearrow._native.base.endian cimport get_i16, get_i32
 from firearrow._native.wire.codes cimport OTHER, SERIALIZER_ROCKETMQ

@@ -1,7 +1,7 @@
-# JSON text walked in place: strings, numbers and literals are found, not converted. Nothing is owned; a Span
-# points into the text and dies with it. A Span of kind SPAN_ESCAPED still has its escapes: `unescape`
-# (escape.pxd) writes it out. Every function returns 0 or a negative HEADER_* reason and leaves the cursor
-# behind what it took.
+# JSON text scanned in place: strings, numbers and literals are found, not converted. Nothing is owned; a Span
+# points into the text and is invalid after it. A Span of kind SPAN_ESCAPED still has its escapes; `unescape`
+# (escape.pxd) decodes them. Every function returns 0 or a negative HEADER_* reason and leaves the cursor
+# after what it took. Any thread.
 
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcmp, strlen
@@ -19,7 +19,7 @@ cdef struct Span:
 cdef enum:
     HEADER_OK = 0
     HEADER_BAD_JSON = -1
-    HEADER_BAD_TYPE = -2          # a member has another type than the protocol says
+    HEADER_BAD_TYPE = -2          # a member has the wrong type
     HEADER_BAD_BINARY = -3        # an inner length does not fit
     HEADER_TOO_MANY_FIELDS = -4
     HEADER_TOO_DEEP = -5

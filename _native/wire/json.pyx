@@ -1,4 +1,4 @@
-"""JSON text walked in place: no object is made, nothing is converted but whole numbers (see json.pxd)."""
+"""JSON text scanned in place: makes no objects and converts only whole numbers (see json.pxd)."""
 
 from libc.stdint cimport INT32_MAX, INT32_MIN
 
@@ -7,7 +7,7 @@ from firearrow._native.wire.quoted cimport take_string
 
 
 cdef int take_bare(Cursor *cursor, Span *span) noexcept nogil:
-    """A number, true, false or null: what runs up to the next blank, comma or bracket."""
+    """A number, true, false or null: the text up to the next blank, comma or bracket."""
     cdef const uint8_t *at
     skip_blanks(cursor)
     at = cursor.at
@@ -42,8 +42,7 @@ cdef bint is_number(const Span *span) noexcept nogil:
 
 
 cdef int take_int32(Cursor *cursor, int32_t *value) noexcept nogil:
-    """A whole number within 32 bits; null leaves the value alone. Up to nine plain digits need no second
-    look."""
+    """A 32-bit whole number; null leaves the value unchanged. Up to nine plain digits take the short path."""
     cdef const uint8_t *at
     cdef Span span
     cdef long long total = 0
@@ -82,7 +81,7 @@ cdef int take_int32(Cursor *cursor, int32_t *value) noexcept nogil:
 
 
 cdef int skip_value(Cursor *cursor) noexcept nogil:
-    """Any JSON value; brackets are balanced without recursion, strings are stepped over."""
+    """Skip any JSON value; brackets are counted without recursion."""
     cdef Span span
     cdef int status, depth = 0
     while True:

@@ -1,13 +1,13 @@
-# The short way of an ordinary message: from Message to frame, from answer to result, without a Python frame
-# of ours.
+# Lane: the client's fast path for plain messages, from Message to frame and from answer to result, without a
+# Python frame of ours.
 #
-# A Lane belongs to a producer and a topic. `submit` answers None for all that is not ordinary: then nothing
-# was done, and the whole way (firearrow.client.submission) is taken. What does not end in success is handed
-# to `beyond`, which owns future and allowance from then on. An Allowance is how much may be on the way; lanes
-# of a producer share one.
+# A Lane belongs to a producer and a topic. `submit` returns None for every message that is not plain; then it
+# has changed nothing, and the caller takes the complete path (firearrow.client.submission). An outcome other
+# than success goes to `beyond`, which owns future and allowance from then on. An Allowance limits the
+# messages and bytes in flight; the lanes of a producer share one.
 #
 # Order: a message counts against the allowance until its answer, its time-out or the loss of its connection,
-# also when nobody waits for its future any more. Thread: the loop's.
+# also if its future was cancelled. Units: bytes, seconds. Thread: the loop's.
 
 from libc.stdint cimport int32_t, uint32_t
 
@@ -19,18 +19,18 @@ from firearrow._native.wire.writer cimport Writer
 cdef class Allowance:
     cdef readonly Py_ssize_t count_max, bytes_max
     cdef public Py_ssize_t count, bytes
-    cdef public bint crowded      # others wait for room and come first
+    cdef public bint crowded      # other messages wait for capacity and come first
 
     cpdef bint take(self, Py_ssize_t size) except -1
     cpdef give_back(self, Py_ssize_t size)
 
 cdef class Lane:
     cdef object loop, result_type, stored, info, topic
-    cdef dict infos               # of the route table: topic → what a lane was laid out for
+    cdef dict infos               # of the route table: topic → the route that the lane's queues are from
     cdef SendFrames frames
     cdef UniqueIds ids
     cdef Allowance allowance
-    cdef frozenset special        # properties that mean something for the frame
+    cdef frozenset special        # properties that change the frame
     cdef list queues              # as results name them
     cdef list channels            # of each queue
     cdef list broker_names

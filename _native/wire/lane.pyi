@@ -12,25 +12,26 @@ Sendable = TypeVar("Sendable", bound=Outgoing)
 Queue = TypeVar("Queue")
 
 class Allowance:
-    """How many messages, and bytes of bodies, may be on the way at a time. One alone always has room."""
+    """Limits the messages and the bytes of bodies in flight. A single message always fits."""
 
     count_max: int
     bytes_max: int
     count: int
     bytes: int
     crowded: bool
-    """Others wait for room: `take` refuses."""
+    """Other messages wait for capacity: `take` refuses."""
     def __init__(self, count_max: int, bytes_max: int) -> None: ...
     def take(self, size: int) -> bool: ...
     def fits(self, size: int) -> bool: ...
     def give_back(self, size: int) -> None: ...
     def freed(self) -> None:
-        """For subclasses: something was given back while it was crowded, or nothing is on the way any more."""
+        """For subclasses: capacity was released while it was crowded, or nothing is in flight any more."""
 
 class Lane(Generic[Sendable, Queue, Sent]):
-    """Sends ordinary messages of one topic over connections that are open. A result is a `result_type`:
+    """Sends plain messages of one topic over open connections. A result is a `result_type`:
 
-    (stored, unique id, offset message id, queue, queue offset, transaction id, recall handle, region, trace_on).
+    (stored, unique id, offset message id, queue, queue offset, transaction id, recall handle, region,
+    trace_on).
     """
 
     def __init__(
@@ -48,12 +49,13 @@ class Lane(Generic[Sendable, Queue, Sent]):
         stored: object,
         turn: int = 0,
     ) -> None:
-        """`infos` is the route table's own dict, `topic` its key; properties in `special` make a message unordinary."""
+        """`infos` is the route table's own dict, `topic` its key; a message with a property in `special` is
+        not plain."""
 
     def lay(self, info: object, targets: Sequence[tuple[int, str, Queue, Calls]]) -> None:
-        """Send to these queues, in turn, as long as `infos` has this very `info`.
+        """Send to these queues in turn, while `infos` has this `info` object.
 
-        Each is queue id, broker name, the queue as results name it, the channel; at least one.
+        Each is (queue id, broker name, queue as in results, channel); at least one.
         """
 
     @property
@@ -66,8 +68,8 @@ class Lane(Generic[Sendable, Queue, Sent]):
             [Sendable, Queue, asyncio.Future[Sent], int, float, SendAnswer | BaseException], object
         ],
     ) -> asyncio.Future[Sent] | None:
-        """The future of the result, or None: not ordinary, not laid, no room; then nothing was done.
+        """The future of the result; None: not plain, no queues, or no capacity, and nothing was done.
 
-        What does not end in success goes to `beyond(message, queue, future, size, deadline, outcome)`, which has to
-        end the future and give back `size`. ValueError: the message's properties cannot be written.
+        An outcome other than success goes to `beyond(message, queue, future, size, deadline, outcome)`, which
+        has to complete the future and release `size`. ValueError: the properties cannot be encoded.
         """

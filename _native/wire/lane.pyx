@@ -1,4 +1,4 @@
-"""The short way of an ordinary message (see lane.pxd)."""
+"""Lane: the fast path for plain messages (see lane.pxd)."""
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -35,7 +35,7 @@ cdef class Allowance:
             self.freed()
 
     def freed(self):
-        """Somebody may wait for this."""
+        """Capacity is free again; for subclasses."""
 
 
 @cython.final
@@ -59,10 +59,10 @@ cdef class Lane:
         self.queues = []
 
     def lay(self, info not None, targets not None):
-        """From now on these queues are sent to, as long as `info` holds: (queue id, broker name, queue,
-        channel) each."""
+        """Send to these queues while `info` is the current route; each is (queue id, broker name, queue,
+        channel)."""
         if not targets:
-            raise ValueError("a lane leads to at least one queue")
+            raise ValueError("a lane needs at least one queue")
         self.queue_ids = [queue_id for queue_id, _, _, _ in targets]
         self.broker_names = [broker_name for _, broker_name, _, _ in targets]
         self.queues = [queue for _, _, queue, _ in targets]
@@ -71,7 +71,7 @@ cdef class Lane:
 
     @property
     def laid(self):
-        """Whether there is a way to some queue of the route in force."""
+        """Whether it has queues of the current route."""
         return self.info is not None and self.infos.get(self.topic) is self.info
 
     def submit(self, message not None, double timeout_s, beyond not None):
@@ -131,7 +131,7 @@ cdef class Lane:
         return not properties or self.special.isdisjoint(properties)
 
     cdef Calls channel_at(self, Py_ssize_t at):
-        """None: it cannot be sent on; what was laid out holds no more."""
+        """None: it cannot send; the queues are not valid any more."""
         cdef Calls channel = self.channels[at]
         if channel.closed or channel.retired or len(channel.pending_calls) >= channel.pending_max:
             self.info = None
@@ -162,6 +162,6 @@ cdef class LaneWaiter(Waiter):
         return 0
 
     cdef int failed(self, object outcome) except -1:
-        """`beyond` goes on with it, and gives back what it counts."""
+        """`beyond` takes over and releases its part of the allowance."""
         self.beyond(self.message, self.queue, self.future, self.size, self.deadline, outcome)
         return 0

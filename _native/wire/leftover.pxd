@@ -1,8 +1,8 @@
-# Connections of a loop that have whole frames left over, first come first served. Each pass gives them a
-# slice of time, and the loop serves what is ready in between: a thousand connections that ask for much do not
-# keep one that asks for little waiting for all of them.
+# Leftover: connections of a loop that have whole frames left over, first come first served. Each iteration of
+# the loop gives them a slice of time and serves ready sockets in between: a thousand busy connections do not
+# delay a quiet one by all their work.
 #
-# Thread: the loop's. A connection that is gone says so by doing nothing.
+# Owner: the thread's loop. A closed connection does nothing when its turn comes. Thread: the loop's.
 
 cdef class Leftover:
     cdef object loop

@@ -1,7 +1,8 @@
 import asyncio
 
 class Leftover:
-    """Connections of a loop that have whole frames left over: a slice of time for them in each turn of the loop."""
+    """Connections of a loop that have whole frames left over; each iteration of the loop gives them a slice
+    of time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
     def run(self) -> None: ...

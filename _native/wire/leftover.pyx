@@ -1,4 +1,5 @@
-"""Leftover: connections that go on later, a slice of time in each turn of the loop (see leftover.pxd)."""
+"""Leftover: connections with frames left over, a slice of time in each iteration of the loop (see
+leftover.pxd)."""
 
 from collections import deque
 
@@ -19,7 +20,7 @@ cdef class Leftover:
         return len(self.conns)
 
     cdef int add(self, conn) except -1:
-        """It goes on behind those that wait: `conn.go_on()` once."""
+        """Call `conn.go_on()` once, after those already waiting."""
         self.conns.append(conn)
         if not self.planned:
             self.planned = True

@@ -1,10 +1,10 @@
-# Messages to be sent, as text on the wire: properties, and the items of a batch body.
+# Messages to send in wire format: properties, and the items of a batch body.
 #
 #   properties   name 0x01 value 0x02 …
 #   item         i32 size, i32 0, i32 0, i32 flag, i32 body bytes, body, i16 properties bytes, properties
 #
-# A message is any object with the attributes of firearrow.client's Message; it is read, and its `unique_id`
-# set if it has none. Nothing is kept. Any thread.
+# A message is any object with the attributes of firearrow.client's Message. It is read only, except that
+# `unique_id` is set if it has none. Nothing is kept. Any thread.
 
 from firearrow._native.wire.uniqueid cimport UniqueIds
 from firearrow._native.wire.writer cimport Writer

@@ -1,4 +1,4 @@
-"""Messages to be sent, as text on the wire (see outgoing.pxd)."""
+"""Messages to send in wire format (see outgoing.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -61,8 +61,8 @@ def batch_body(messages not None, UniqueIds ids not None):
 
 
 cdef int put_properties(Writer out, object message, UniqueIds ids, dict more) except -1:
-    """All properties of the message, then `more`. ValueError: a separator within, or more than 32767
-    bytes."""
+    """All properties of the message, then `more`. ValueError: a separator in a name or value, or more than
+    32767 bytes."""
     cdef Py_ssize_t start = out.size
     if message.properties:
         put_all(out, message.properties)
@@ -116,14 +116,14 @@ cdef int put_rare(Writer out, object message) except -1:
 
 cdef str number_text(str name, object number, object most):
     if not isinstance(number, int) or not 0 <= number <= most:
-        raise ValueError(f"{name}: {number!r} is no whole number within 0..{most}")
+        raise ValueError(f"{name}: {number!r} is not a whole number within 0..{most}")
     return str(int(number))
 
 
 cdef int put_all(Writer out, dict properties) except -1:
     for name, value in properties.items():
         if not name or not value:
-            raise ValueError(f"property {name!r}: readers drop what has no name or no value")
+            raise ValueError(f"property {name!r} has no name or no value: readers would drop it")
         put_property(out, name, value)
     return 0
 
@@ -138,13 +138,13 @@ cdef int put_property(Writer out, object name, object value) except -1:
 cdef int put_text(Writer out, object name, object text) except -1:
     cdef Py_ssize_t length
     if not isinstance(text, str):
-        raise ValueError(f"property {name!r}: a str is wanted, not {type(text).__name__}")
+        raise ValueError(f"property {name!r} must be a str, not {type(text).__name__}")
     cdef const char *at = PyUnicode_AsUTF8AndSize(text, &length)
     if (
         memchr(at, NAME_VALUE_SEPARATOR, length) is not NULL
         or memchr(at, PROPERTY_SEPARATOR, length) is not NULL
     ):
         raise ValueError(
-            f"property {name!r}: the bytes 1 and 2 separate properties on the wire and cannot be part of one"
+            f"property {name!r}: the bytes 1 and 2 separate properties on the wire and cannot occur in one"
         )
     return out.put(at, length)

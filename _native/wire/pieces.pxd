@@ -1,5 +1,5 @@
-# Short pieces compared and copied where they stand: a call of the C library costs as much as the work.
-# Inline: each module that cimports them compiles its own copies.
+# Short byte strings compared and copied inline: a call of the C library would cost as much as the work
+# itself. Each module that cimports them compiles its own copies. Any thread.
 
 from libc.stdint cimport uint8_t
 

@@ -1,4 +1,5 @@
-# Where a connection's bytes go when no transport of the loop carries them. An engine's sockets are one.
+# Plug: where a connection's bytes go if it has no transport of the loop; the sockets of an engine are Plugs.
+# Thread: the loop's.
 
 from libc.stdint cimport uint8_t
 

@@ -1,2 +1,2 @@
 class Plug:
-    """Takes a connection's bytes in place, from native code only."""
+    """Takes a connection's bytes in place; for native code only."""

@@ -1,5 +1,5 @@
-# Strings of JSON text, found sixteen bytes at a step. Inline: each module that cimports it compiles its own
-# copy.
+# Strings of JSON text, scanned sixteen bytes at a step. Inline: each module that cimports it compiles its own
+# copy. Borrows the text, keeps nothing. Any thread.
 
 from libc.stdint cimport int32_t, uint8_t
 
@@ -14,8 +14,8 @@ cdef extern from "quotes.h" nogil:
 
 
 cdef inline const uint8_t *take_text(const uint8_t *at, const uint8_t *end, Span *span) noexcept nogil:
-    """What stands from there up to the quote that ends it; that quote's place, or NULL: there is none. Raw
-    control characters are taken as they are."""
+    """The text up to its closing quote; returns the position of that quote, NULL: there is none. Raw control
+    characters are taken as they are."""
     span.at = at
     span.kind = SPAN_RAW
     at = fa_quote_or_escape(at, end)
@@ -31,7 +31,7 @@ cdef inline const uint8_t *take_text(const uint8_t *at, const uint8_t *end, Span
 
 
 cdef inline int take_string(Cursor *cursor, Span *span) noexcept nogil:
-    """A quoted string; the span is what stands between the quotes."""
+    """A quoted string; the span is the text between the quotes."""
     cdef const uint8_t *at
     if not take(cursor, c'"'):
         return HEADER_BAD_JSON

@@ -1,5 +1,5 @@
-/* Where a JSON string ends or has an escape, and what must be escaped in one: sixteen bytes at a step, never a byte
- * behind `end`. */
+/* Finds the end or the next escape of a JSON string, and copies up to the next character that must be escaped:
+ * sixteen bytes at a step, never past `end`. Borrows the text. Any thread. */
 #include <stdint.h>
 
 #if defined(__SSE2__)
@@ -22,15 +22,15 @@ static inline const uint8_t *fa_quote_or_escape(const uint8_t *at, const uint8_t
     return at;
 }
 
-/* Copy up to the first quote, backslash or control character, with `ascii` up to the first byte that is no ASCII, too; how
- * many bytes. As many as `end - at` may be written. */
+/* Copy up to the first quote, backslash or control character, with `ascii` also up to the first byte that is not
+ * ASCII. Returns the bytes copied; up to `end - at` may be written. */
 static inline intptr_t fa_copy(const uint8_t *at, const uint8_t *end, uint8_t *to, const int ascii) {
     const uint8_t *first = at;
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\'), control = _mm_set1_epi8(31);
     while (end - at >= 16) {
         __m128i piece = _mm_loadu_si128((const __m128i *) at);
-        /* bytes over 127 are negative where signs count */
+        /* bytes over 127 are negative as signed numbers */
         __m128i special = ascii ? _mm_cmpgt_epi8(_mm_set1_epi8(32), piece) : _mm_cmpeq_epi8(_mm_min_epu8(piece, control), piece);
         special = _mm_or_si128(special, _mm_or_si128(_mm_cmpeq_epi8(piece, quote), _mm_cmpeq_epi8(piece, escape)));
         int found = _mm_movemask_epi8(special);

@@ -1,4 +1,4 @@
-# epoll: which sockets are ready.
+# epoll: which sockets are ready. Any thread.
 
 from libc.stdint cimport uint32_t
 
@@ -15,7 +15,7 @@ cdef extern from "<sys/epoll.h>" nogil:
 
 
 cdef inline int watch_socket(int epoll, int fd, void *whose, uint32_t interest, bint known) noexcept nogil:
-    """Edge triggered; who reads is told of the peer's end, too. As epoll_ctl."""
+    """Edge triggered; readers are notified of the peer's end, too. Returns as epoll_ctl."""
     cdef epoll_event event
     event.events = interest | <uint32_t> EPOLLET | (<uint32_t> EPOLLRDHUP if interest & EPOLLIN else 0)
     event.data.ptr = whose

@@ -1,9 +1,9 @@
-# Requests that send messages, written without an object for each field, and their answers, read where they
-# lie.
+# Requests that send messages, encoded without a Python object for each field, and their answers, decoded in
+# place.
 #
-# SendFrames belongs to one group and topic and owns the text that is the same in all their frames. A
-# SendWaiter hands `done` one outcome, once: a SendAnswer, or what the channel's `failure` made. Thread: the
-# channel's loop.
+# Ownership: SendFrames belongs to one group and topic and owns the bytes that all their frames share. A
+# SendWaiter calls `done` once with its outcome: a SendAnswer, or what the channel's `failure` returned.
+# Thread: the channel's loop.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

@@ -25,7 +25,7 @@ class SendFields:
 
 @final
 class SendFrames:
-    """Frames of one group that send to one topic, field for field as Java's client writes them."""
+    """SEND frames of one group and topic, field for field as the Java client writes them."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class SendFrames:
         broker_name: str | None = None,
         oneway: bool = False,
     ) -> bytes:
-        """One whole frame. ValueError: larger than a frame may be."""
+        """One whole frame. ValueError: it is over the limit."""
 
 @final
 class SendAnswer:
-    """What a broker answered to a send; numbers are -1 and texts None where it said nothing."""
+    """A broker's answer to a send; missing numbers are -1, missing strings None."""
 
     code: int
     remark: str | None
@@ -73,7 +73,8 @@ def post(
     done: Callable[[SendAnswer | BaseException], object],
     timeout_s: float,
 ) -> None:
-    """Send a frame whose opaque is `channel.next_opaque()`. `done` gets the answer, or why there is none, once.
+    """Send a frame whose opaque is `channel.next_opaque()`. Calls `done` once, with the answer or the
+    failure.
 
-    Raises what the channel's `failure` makes if nothing can be sent; then `done` is not called.
+    Raises the exception of the channel's `failure` if nothing can be sent; then `done` is not called.
     """

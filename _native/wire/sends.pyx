@@ -112,7 +112,7 @@ cdef class SendFrames:
         self, Writer out, const Send *send, str broker_name, const uint8_t *properties,
         Py_ssize_t properties_bytes
     ) except -1:
-        """As Java writes it: members and fields in alphabetical order."""
+        """In the order of the Java client: members and fields alphabetically."""
         put_member(out, '{"code":', send.code)
         put_raw(out, ',"extFields":{')
         out.put(PyBytes_AS_STRING(self.constant), len(self.constant))
@@ -211,7 +211,7 @@ cdef class SendAnswer:
 
 
 cdef SendAnswer answer_of(const Header *header):
-    """Raises WireError, or FieldError for a number that is none."""
+    """Raises WireError, or FieldError for a malformed number."""
     cdef SendAnswer answer = SendAnswer.__new__(SendAnswer)
     cdef const Span *key
     cdef const Span *value

@@ -1,10 +1,10 @@
-# Rooms of large frames, which the connections of a thread leave to each other when a frame is done.
+# Shelf: a pool of buffers for large frames. The connections of a thread reuse them one after another.
 #
-# Why: a room from 1 MiB on would be mapped anew for each frame, and memory that was just mapped costs more,
-# page by page, than all that is done with what comes to lie in it.
+# Why: malloc maps a buffer of 1 MiB or more anew for each frame, and the page faults of fresh memory cost
+# more than all other work on the frame.
 #
-# Ownership: a room is its taker's until he gives it back; what it held stays in it. At most KEPT_BYTES lie
-# here, and count in nobody's budget. Thread: the loop's.
+# Ownership: a buffer belongs to its taker until it is returned; its old content stays in it. The pool keeps
+# at most KEPT_BYTES, which no budget counts. Thread: the loop's.
 
 cdef class Shelf:
     cdef list rooms                       # bytearrays

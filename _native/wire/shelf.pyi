@@ -1,10 +1,10 @@
 KEPT_BYTES: int
 
 class Shelf:
-    """Rooms of large frames that connections of a thread leave to each other, KEPT_BYTES at most. One thread."""
+    """A pool of buffers for large frames, at most KEPT_BYTES. One thread."""
 
     bytes: int
     def take(self, length: int) -> bytearray | None:
-        """The smallest that holds so many bytes, with what was left in it."""
+        """The smallest buffer of at least `length` bytes, with its old content; None: there is none."""
     def give(self, room: bytearray) -> None:
-        """Nobody may look at it any more. Smaller ones go for it if there is no place."""
+        """Return a buffer that has no other users. Smaller buffers are dropped if the pool is full."""

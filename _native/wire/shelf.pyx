@@ -1,4 +1,4 @@
-"""Shelf: rooms of large frames that are used again (see shelf.pxd)."""
+"""Shelf: a pool of buffers for large frames (see shelf.pxd)."""
 
 KEPT_BYTES = 4 << 20
 cdef Py_ssize_t BYTES_MAX = KEPT_BYTES
@@ -18,7 +18,7 @@ cdef class Shelf:
         return found
 
     cpdef int give(self, bytearray room) except -1:
-        """For want of place the smallest go."""
+        """The smallest buffers go if there is no capacity."""
         if len(room) > BYTES_MAX:
             return 0
         self.rooms.append(room)

@@ -1,5 +1,5 @@
-# Bytes from and to a socket, by the bare system calls: the C library's own let a thread be cancelled in them,
-# which takes two atomic operations each once there are threads.
+# recv and send by raw system calls: the C library's wrappers are cancellation points, which cost two atomic
+# operations each once the process has threads. Any thread.
 
 from libc.errno cimport EAGAIN, EINTR
 

@@ -1,7 +1,7 @@
-# Ids of sent messages: prefix (address, process, salt), ms since the local month began, counter; in
-# upper-case hex.
+# UniqueIds: ids of sent messages, in upper-case hex: prefix (address, process, salt), ms since the local
+# month began, counter.
 #
-# Owner: a client, or a broker for messages that came without one; any thread.
+# Owner: a client, or a broker for messages that came without an id. Any thread.
 
 from libc.stdint cimport int64_t, uint16_t
 

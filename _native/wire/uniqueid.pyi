@@ -2,17 +2,18 @@ from typing import final
 
 @final
 class UniqueIds:
-    """Ids as Java's client makes them: address, process, salt, ms since the month began, counter; in upper-case hex.
+    """Ids in the format of the Java client: address, process, salt, ms since the month began, counter; in
+    upper-case hex.
 
     32 characters with an address of 4 bytes, 56 with 16. The month is that of the local clock; a clock that steps back
     by less than 1000 s stands still. Any thread.
     """
 
     def __init__(self, host: bytes, process: int, salt: bytes) -> None:
-        """Of `process` the lower 16 bits count."""
+        """Only the lower 16 bits of `process` are used."""
     @property
     def length(self) -> int:
         """Characters of an id."""
     def next(self) -> str: ...
     def at(self, now_ms: int) -> str:
-        """The next id if it is `now_ms`."""
+        """The next id at the time `now_ms`."""

@@ -1,5 +1,4 @@
-"""UniqueIds: names that no other process gives, and no other moment (see uniqueid.pxd). Reads the clock
-itself."""
+"""UniqueIds: ids that are unique across processes and time (see uniqueid.pxd). Reads the clock itself."""
 
 cimport cython
 from cpython.unicode cimport PyUnicode_New
@@ -23,7 +22,7 @@ cdef class UniqueIds:
     def __init__(self, bytes host not None, int process, bytes salt not None):
         cdef bytes prefix = (host + (process & 0xFFFF).to_bytes(2, "big") + salt).hex().upper().encode()
         if len(host) not in (4, 16) or len(salt) != 4:
-            raise ValueError("a unique id wants 4 or 16 bytes of address and 4 of salt")
+            raise ValueError("a unique id needs 4 or 16 bytes of address and 4 of salt")
         memcpy(self.prefix, <const char *> prefix, len(prefix))
         self.length = len(prefix) + TAIL
 
@@ -60,6 +59,6 @@ cdef class UniqueIds:
 
 
 cdef inline int64_t month_ms(int year, int month) noexcept nogil:
-    """When it begins by the local clock, in ms. `month` may be 12: the next year's first."""
+    """Its start by the local clock, in ms. `month` may be 12: January of the next year."""
     cdef tm first = tm(tm_year=year, tm_mon=month, tm_mday=1, tm_hour=0, tm_min=0, tm_sec=0, tm_isdst=-1)
     return <int64_t> mktime(&first) * 1000

@@ -57,7 +57,7 @@ cdef class Writer:
         return 0
 
     cdef int put_json_string(self, const uint8_t *text, Py_ssize_t length) except -1:
-        """`text` quoted; only control characters, quotes and backslashes are escaped."""
+        """`text` as a JSON string; escapes only control characters, quotes and backslashes."""
         self.reserve(6 * length + 2)
         self.size = quoted(self.data + self.size, text, length) - self.data
         return 0

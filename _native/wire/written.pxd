@@ -1,5 +1,5 @@
-# Numbers and texts written at a pointer; the caller has made room. Each gives what is behind it. Inline: each
-# module that cimports them compiles its own copies.
+# Numbers and strings written at a pointer. The caller has reserved the capacity; each function returns the
+# end of what it wrote. Inline: each module that cimports them compiles its own copies. Any thread.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -19,7 +19,7 @@ cdef extern from *:
     const char *fa_two_digits
 
 cdef enum:
-    # room for one: a sign and 20 bytes, which are written whatever the number is
+    # capacity for one: a sign and 20 bytes, which are always written
     DECIMAL_BYTES = 21
     HEXADECIMAL_BYTES = 16
 
@@ -31,7 +31,7 @@ cdef inline uint8_t *literal(uint8_t *to, const char *text, Py_ssize_t length) n
 
 cdef inline uint8_t *decimal(uint8_t *to, long long value) noexcept nogil:
     cdef uint8_t digits[40]
-    cdef int at = 20              # behind it are zeros
+    cdef int at = 20              # zeros follow
     cdef unsigned long long rest = <unsigned long long> value
     if value < 0:
         rest = 0 - rest
@@ -55,7 +55,7 @@ cdef inline uint8_t *hexadecimal(uint8_t *to, uint64_t value) noexcept nogil:
 
 
 cdef inline uint8_t *eight_digits(uint8_t *to, uint32_t value) noexcept nogil:
-    """Each digit in a byte of its own, the first in the lowest; those from 10 on are letters."""
+    """One digit a byte, the first in the lowest; digits from 10 on are letters."""
     cdef uint64_t digits = fa_swap32(value), letters
     digits = (digits | digits << 16) & 0x0000FFFF0000FFFFULL
     digits = (digits | digits << 8) & 0x00FF00FF00FF00FFULL
