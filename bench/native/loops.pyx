@@ -195,7 +195,7 @@ cdef class Parts:
             for _n in range(times):
                 scan.picked = picked
                 pick(
-                    self.log, self.queue, &self.store.reader.limits, 0, BATCH, BATCH * ROOM, wanted,
+                    self.log, self.queue, &self.reader.limits, 0, BATCH, BATCH * ROOM, wanted,
                     min(len(codes), 8), None, None, &scan,
                 )
                 if copy:

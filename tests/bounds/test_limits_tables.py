@@ -25,7 +25,7 @@ from firearrow.broker.tables.heartbeats import Heartbeat
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused
 from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
-from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicSettings, TopicTable
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
 

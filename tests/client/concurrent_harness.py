@@ -7,6 +7,7 @@ from typing import Any
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_concurrently import ConcurrentService
 from firearrow.client.handling.consuming import (
     concurrent_verdict,
@@ -41,16 +42,18 @@ class ConcurrentHarness:
             handler, concurrent_verdict, self.stats, self.time, threads=self.threads, hooks=hooks
         )
         self.service = ConcurrentService(
-            calls=self.calls,
-            threads=self.threads,
-            at_a_time=at_a_time,
-            batch_size=batch_size,
+            Handlers(
+                calls=self.calls,
+                threads=self.threads,
+                at_a_time=at_a_time,
+                batch_size=batch_size,
+                later=self.time.later,
+            ),
             offsets=self.offsets,
             send_back=None if broadcasting else self.back,
             queues=lambda: [self.process_queue],
             every=self.time.every,
             timeout_s=900,
-            later=self.time.later,
         )
 
     async def pulled(self, *offsets: int, **properties: str) -> list[ReceivedMessage]:

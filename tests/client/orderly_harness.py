@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_orderly import OrderlyService
 from firearrow.client.handling.consuming import (
     ConsumeResult,
@@ -70,10 +71,13 @@ class OrderlyHarness:
         self.locks = Brokers(self.time, self.table)
         threads = HandlerThreads("test", at_a_time)
         self.service = OrderlyService(
-            calls=calls_of(handler, orderly_verdict, self.stats, self.time, threads=threads),
-            threads=threads,
-            at_a_time=at_a_time,
-            batch_size=batch_size,
+            Handlers(
+                calls=calls_of(handler, orderly_verdict, self.stats, self.time, threads=threads),
+                threads=threads,
+                at_a_time=at_a_time,
+                batch_size=batch_size,
+                later=self.time.later,
+            ),
             offsets=self.offsets,
             locks=None if broadcasting else self.locks,
             publish=self.published,
@@ -81,7 +85,6 @@ class OrderlyHarness:
             every=self.time.every,
             rest_s=1.0,
             auto_commit=auto_commit,
-            later=self.time.later,
         )
 
     async def pulled(self, *offsets: int, queue: MessageQueue = QUEUE) -> list[ReceivedMessage]:

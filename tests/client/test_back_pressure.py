@@ -34,24 +34,24 @@ def test_claiming_what_is_not_there_says_how_much_is_on_the_way() -> None:
 
 async def test_room_is_waited_for_only_if_that_is_wanted() -> None:
     pressure = BackPressure(1, 100, waits=False)
-    assert await pressure.harness(10, 3.0) == 3.0
+    assert await pressure.room(10, 3.0) == 3.0
     with pytest.raises(TooManyRequests):
-        await pressure.harness(10, 3.0)
+        await pressure.room(10, 3.0)
 
 
 async def test_waiting_takes_from_the_time_and_ends_with_it() -> None:
     pressure = BackPressure(1, 100)
-    await pressure.harness(10, 5)
-    waiting = asyncio.create_task(pressure.harness(20, 5))
+    await pressure.room(10, 5)
+    waiting = asyncio.create_task(pressure.room(20, 5))
     await settle()
     assert not waiting.done()
     pressure.give_back(10)
     assert 0 < await waiting < 5
     assert (pressure.count, pressure.bytes) == (1, 20)
     with pytest.raises(TooManyRequests):
-        await pressure.harness(1, 0.01)
+        await pressure.room(1, 0.01)
     with pytest.raises(TooManyRequests):
-        await pressure.harness(1, -1)
+        await pressure.room(1, -1)
     pressure.give_back(20)
     assert pressure.take(1), "who gave up holds nothing"
 
@@ -62,7 +62,7 @@ async def test_first_come_first_served_and_nobody_overtakes() -> None:
     served: list[int] = []
 
     async def want(size: int) -> None:
-        await pressure.harness(size, 5)
+        await pressure.room(size, 5)
         served.append(size)
 
     tasks = [asyncio.create_task(want(size)) for size in (90, 5, 20)]
@@ -82,8 +82,8 @@ async def test_first_come_first_served_and_nobody_overtakes() -> None:
 async def test_who_is_cancelled_makes_way_for_the_next() -> None:
     pressure = BackPressure(10, 100)
     pressure.claim(50)
-    large = asyncio.create_task(pressure.harness(80, 5))
-    small = asyncio.create_task(pressure.harness(50, 5))
+    large = asyncio.create_task(pressure.room(80, 5))
+    small = asyncio.create_task(pressure.room(50, 5))
     await settle()
     assert not small.done()
     large.cancel()
@@ -94,7 +94,7 @@ async def test_who_is_cancelled_makes_way_for_the_next() -> None:
 async def test_who_is_cancelled_just_when_it_is_served_gives_back() -> None:
     pressure = BackPressure(1, 100)
     pressure.claim(1)
-    waiting = asyncio.create_task(pressure.harness(2, 5))
+    waiting = asyncio.create_task(pressure.room(2, 5))
     await settle()
     pressure.give_back(1)
     waiting.cancel()
@@ -107,7 +107,7 @@ async def test_idle_is_when_nothing_is_on_the_way_and_nobody_waits() -> None:
     pressure = BackPressure(1, 100)
     await pressure.idle()
     pressure.claim(1)
-    waiting = asyncio.create_task(pressure.harness(2, 5))
+    waiting = asyncio.create_task(pressure.room(2, 5))
     idle = asyncio.create_task(pressure.idle())
     await settle()
     pressure.give_back(1)

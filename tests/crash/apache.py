@@ -92,7 +92,7 @@ def _is_users(topic: str) -> bool:
 
 
 def _by_us(root: Path, written_log: WrittenLog, *, clean: bool) -> Bodies:
-    store = MessageStore.open(root, **written_log.options)
+    store = MessageStore.open(root, StoreConfig(**written_log.options))
     try:
         found: Bodies = {}
         for topic, queue_id in sorted(store.reader.queues()):

@@ -15,7 +15,7 @@ from firearrow.broker.errors import StartError
 from firearrow.broker.life.timers import check
 from tests.crash.promises import Promises, Sent
 from tests.crash.restarted_services import RestartedServices
-from tests.process.test_pop import GROUP
+from tests.process.pops import GROUP
 
 STEPS_MAX = 400
 ROUND_MS, ROUNDS = 500, 40

@@ -81,7 +81,7 @@ def progress_faults(root: Path, store: MessageStore, expected: ExpectedState, *,
     faults = _saved_faults(root, expected)
     found = offsets_of(root, store)
     for queue, (synced, noted, may) in expected.commits.items():
-        least = min(noted if kill else synced, store.max_offset(*queue))
+        least = min(noted if kill else synced, store.reader.max_offset(*queue))
         if not least <= found.get(queue, 0) <= may:
             faults.append(f"the offset of {queue} is {found.get(queue)}, not {least} to {may}")
     for queue, queue_offset in found.items():

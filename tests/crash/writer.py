@@ -6,7 +6,7 @@ from typing import Any
 
 from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 from tests.crash.marks import Marks
-from tests.support.stores import item, properties_of, put
+from tests.support.stores import drop_segments, item, properties_of, put
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 PREPARED = 4

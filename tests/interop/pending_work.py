@@ -16,7 +16,7 @@ from firearrow._native.store.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.interop.contents import read
-from tests.process.test_pop import records
+from tests.process.pops import records
 from tests.process.test_requests import item
 from tests.process.test_send_back import back, place
 from tests.process.test_timers import recall, timed

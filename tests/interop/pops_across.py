@@ -7,7 +7,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.interop.peers import BROKER
 from tests.interop.pending_work import NEAR_S, Later, PendingWork, ok, put
-from tests.process.test_pop import ack_ext, pop, records
+from tests.process.pops import ack_ext, pop, records
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import topic_ext
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.interop.driver import java
-from tests.interop.workshop import GO, go_driver, java_class_path, need
-from tests.process.running import Broker
+from tests.interop.toolchain import GO, go_driver, java_class_path, need
 from tests.readme_examples import examples, with_name_server
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.interop
 COMPILE_S = 240
@@ -63,7 +63,7 @@ def run(command: list[str], folder: Path, within_s: float) -> str:
 def test_the_example_sends_and_receives(language: str, tmp_path: Path) -> None:
     heading, compiled = COMPILERS[language]
     [example] = examples(heading, language)
-    with Broker(tmp_path / "store") as broker:
+    with BrokerProcess(tmp_path / "store") as broker:
         assert broker.name_server is not None
         folder = tmp_path / language
         folder.mkdir()

@@ -86,9 +86,9 @@ def test_a_half_fired_slot_changes_hands(tmp_path: Path) -> None:
         while stored(client) < FLOOD // 20:
             time.sleep(0.001)
         peer.stop()
-    sizes = {"segment_bytes": 1 << 20, "queue_file_bytes": 20_000, "index_slots": 500, "index_entries": 2000}
-    with MessageStore.open(store, **sizes) as half:
-        assert FLOOD // 20 <= half.max_offset(TOPIC, 0) < FLOOD
+    sizes = StoreConfig(segment_bytes=1 << 20, queue_file_bytes=20_000, index_slots=500, index_entries=2000)
+    with MessageStore.open(store, sizes) as half:
+        assert FLOOD // 20 <= half.reader.max_offset(TOPIC, 0) < FLOOD
     with Apache(store, SETTINGS) as theirs, ClientSocket(address(theirs.address)) as client:
         deadline = time.time() + 30
         while stored(client) < FLOOD and time.time() < deadline:

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from firearrow.broker.config import Config
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.pop.checkpoints import Acks, CheckPoint, revive_topic
 from firearrow.broker.life.pop.revive import ReviveService
 from firearrow.broker.options import Options
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicTable
@@ -32,10 +30,10 @@ class ReviveHarness(Harness):
         if offsets is not None:
             self.offsets.load(offsets)
         self.behind = False
-        self.revive = ReviveService(
-            self.loop, self.store, self.appender, self.journal, self.topics, self.groups, self.offsets,
-            Config(Options(revive_queues=1)), self.clock, Stats("DefaultCluster", now_ms), lambda: self.behind,
-        )  # fmt: skip
+        parts = self.parts(
+            Options(revive_queues=1), topics=self.topics, groups=self.groups, offsets=self.offsets
+        )
+        self.revive = ReviveService(parts, self.appender, lambda: self.behind)
         restorers = {Kind.OFFSET: self.offsets.restore, Kind.REVIVE: self.revive.restore}
         for entry in self.journal.take():
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)

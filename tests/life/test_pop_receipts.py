@@ -72,8 +72,8 @@ def test_a_recoded_record_differs_in_topic_and_receipt_alone(
     message.born_host = message.store_host = host
     harness.appender.put(message)
     harness.timers.run()
-    [entry] = harness.store.entries(topic, 0, 0, 1)
-    data = harness.store.record_at(entry.physical_offset)
+    [entry] = harness.store.reader.entries(topic, 0, 0, 1)
+    data = harness.store.reader.record_at(entry.physical_offset)
     assert data is not None
     before, after = decode(data), decode(recoded(data, "T", "0 1 2 3 1 b 0 0"))
     assert (after.topic, before.topic) == ("T", topic)

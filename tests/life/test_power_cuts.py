@@ -20,8 +20,8 @@ from firearrow.broker.state import load
 from tests.crash.restarted_services import RestartedServices
 from tests.life.revive_harness import REVIVE, ReviveHarness
 from tests.life.test_timer_recovery import lose_from
-from tests.process.test_pop import GROUP as GROUP_OF_POPS
-from tests.process.test_pop import ack_ext, pop_ext, records
+from tests.process.pops import GROUP as GROUP_OF_POPS
+from tests.process.pops import ack_ext, pop_ext, records
 from tests.support.stores import open_store, put
 from tests.support.transaction_harness import HALF, ROUND_MS, TransactionHarness
 

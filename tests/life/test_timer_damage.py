@@ -173,7 +173,9 @@ def test_without_an_index_it_comes_twice_rather_than_never(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "index")
     for path in (CHECK, WHEEL):
         remove(tmp_path / path)
-    store = MessageStore.open(tmp_path, segment_bytes=1 << 20, queue_file_bytes=20_000, index_enabled=False)
+    store = MessageStore.open(
+        tmp_path, StoreConfig(segment_bytes=1 << 20, queue_file_bytes=20_000, index_enabled=False)
+    )
     harness = TimerHarness(tmp_path, NOW + 30_000, store, **OPTIONS)
     harness.timers.run(60_000)
     assert set(harness.found()) == set(range(60)) - RECALLED

@@ -12,7 +12,7 @@ from firearrow.broker.life.timers.intake import slot_ms, unit_of
 from firearrow.broker.life.timers.log import UNIT, TimerLog
 from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.wheel import SLOT, Slot, TimerWheel
-from tests.store.test_golden import OPTIONS, Golden
+from tests.store.test_golden import CONFIG, Golden
 from tests.support.timer_harness import TIMER, TimerHarness
 
 HOUR_MS = 3_600_000
@@ -74,16 +74,18 @@ def test_what_apache_left_pending_is_delivered(golden: Golden) -> None:
     """Due in an hour, and in 2.9 days, which Apache would roll once; the recalled one stays away."""
     read_ms, _, taken, _ = check_point(golden.root)
     harness = GoldenTiming(golden.root, read_ms + 500)
-    assert harness.service.runtime()["timerOffsetBehind"] == str(harness.store.max_offset(TIMER, 0) - taken)
+    assert harness.service.runtime()["timerOffsetBehind"] == str(
+        harness.store.reader.max_offset(TIMER, 0) - taken
+    )
     before = sum(len(harness.records("GoldenTimer", queue_id)) for queue_id in range(4))
-    timers = harness.store.max_offset(TIMER, 0)
+    timers = harness.store.reader.max_offset(TIMER, 0)
     harness.timers.run(HOUR_MS)
     after = [record for queue_id in range(4) for record in harness.records("GoldenTimer", queue_id)]
     assert len(after) == before + 1
     harness.timers.run(3 * 24 * HOUR_MS)
     after = [record for queue_id in range(4) for record in harness.records("GoldenTimer", queue_id)]
     assert len(after) == before + 2
-    assert harness.store.max_offset(TIMER, 0) == timers + 1
+    assert harness.store.reader.max_offset(TIMER, 0) == timers + 1
     assert not any(b"recalled" in record.body for record in after)
     fresh = sorted(after, key=lambda record: record.physical_offset)
     [apaches] = [record for record in fresh[:before] if record.body == b"after 1,500 ms"]
@@ -111,7 +113,7 @@ def test_without_the_check_point_nothing_is_lost(golden: Golden) -> None:
     harness.timers.run(3 * 24 * HOUR_MS)
     found = {body for queue_id in range(4) for body in harness.bodies("GoldenTimer", queue_id)}
     assert {b"in 1 h: stays pending", b"in 2.9 days: is rolled"} < found
-    assert harness.store.max_offset(TIMER, 0) < 60  # the queue is not taken up from its start
+    assert harness.store.reader.max_offset(TIMER, 0) < 60  # the queue is not taken up from its start
 
 
 def test_recovery_leaves_apaches_bytes_alone(golden: Golden, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from firearrow._native.store.store import MessageStore
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import marked
 from firearrow.broker.messages import Message
-from tests.store.test_golden import OPTIONS, Golden
+from tests.store.test_golden import CONFIG, Golden
 from tests.support.transaction_harness import COMMIT, HALF, OP, TransactionHarness
 
 STORES = ("store-apache", "store-apache-crashed")

@@ -5,6 +5,7 @@ from pathlib import Path
 from firearrow.broker.tables import names
 from tests.life.test_delays import DelayHarness
 from tests.support.harness import Harness
+from tests.support.stores import drop_segments
 from tests.support.timer_harness import TimerHarness
 
 
@@ -13,7 +14,7 @@ def delete_front(harness: Harness) -> None:
     for _ in range(40):
         harness.put("filling", b"0" * 60_000)
         harness.turn.end()
-    assert harness.store.drop_segments(older_than_ms=0, now_ms=0, force=True) > 0
+    assert drop_segments(harness.store, force=True) > 0
 
 
 def test_a_level_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_a_level_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
     for number in range(5):
         harness.put("T", b"%d" % number, DELAY="1")
     delete_front(harness)
-    assert harness.store.min_offset(names.SCHEDULE_TOPIC, 0) == 5
+    assert harness.store.reader.min_offset(names.SCHEDULE_TOPIC, 0) == 5
     harness.put("T", b"kept", DELAY="1")
     harness.timers.run(1001)
     assert harness.bodies("T") == [b"kept"]
@@ -36,7 +37,7 @@ def test_the_timer_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
     harness.listeners.remove(harness.service.news)
     harness.send(b"2", 5000)
     delete_front(harness)
-    assert harness.store.min_offset(names.TIMER_TOPIC, 0) == 2
+    assert harness.store.reader.min_offset(names.TIMER_TOPIC, 0) == 2
     harness.listeners.append(harness.service.news)
     harness.send(b"3", 5000)
     harness.timers.run(10_000)

@@ -88,12 +88,12 @@ def test_the_queues_follow_and_readers_are_told(tmp_path: Path) -> None:
     harness.rounds()
     for queue_id in (0, 1):
         records = read(harness.store, "T", queue_id)
-        first = harness.store.min_offset("T", queue_id)
+        first = harness.store.reader.min_offset("T", queue_id)
         assert first > 0
         assert [record.queue_offset for record in records] == list(range(first, 50))
         assert records[0].physical_offset >= harness.store.min_physical
         assert harness.queue_files(queue_id)[0] == first // 10 * 200
-        got = harness.store.get("T", queue_id, first - 1, 32)
+        got = harness.store.reader.get("T", queue_id, first - 1, 32)
         assert got.status is GetStatus.OFFSET_TOO_SMALL
         assert got.next_offset == first
     assert sorted(set(harness.moved)) == [("T", 0), ("T", 1)]
@@ -103,15 +103,15 @@ def test_who_asks_before_the_queue_was_cleaned_is_told_too(tmp_path: Path) -> No
     """The log's start has moved, and the queue still names the deleted records first."""
     harness = RetentionHarness(tmp_path)
     harness.fill()
-    segment = harness.store.let_go_segment(modified_before_ms=harness.clock.now_ms())
+    segment = harness.store.cleaner.let_go_segment(modified_before_ms=harness.clock.now_ms())
     assert segment is not None
     segment.discard(True)
-    assert harness.store.min_offset("T", 0) == 0
-    got = harness.store.get("T", 0, 0, 32)
+    assert harness.store.reader.min_offset("T", 0) == 0
+    got = harness.store.reader.get("T", 0, 0, 32)
     assert (got.status, got.count) == (GetStatus.OFFSET_TOO_SMALL, 0)
-    first = split(harness.store.get("T", 0, got.next_offset, 1).body)[0]
+    first = split(harness.store.reader.get("T", 0, got.next_offset, 1).body)[0]
     assert (first.queue_offset, first.physical_offset >= harness.segments()[0]) == (got.next_offset, True)
-    assert got.next_offset == got.min_offset == harness.store.min_offset("T", 0) > 0
+    assert got.next_offset == got.min_offset == harness.store.reader.min_offset("T", 0) > 0
 
 
 def test_a_mapping_of_a_deleted_segment_can_be_read_on(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_mapping_of_a_deleted_segment_can_be_read_on(tmp_path: Path) -> None:
     before = (tmp_path / "commitlog" / f"{0:020d}").read_bytes()
     with (tmp_path / "commitlog" / f"{0:020d}").open("rb") as file:
         outside = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-    segment = harness.store.let_go_segment(modified_before_ms=harness.clock.now_ms())
+    segment = harness.store.cleaner.let_go_segment(modified_before_ms=harness.clock.now_ms())
     assert segment is not None
     inside = memoryview(segment)
     segment.discard(True)
@@ -133,7 +133,7 @@ def test_what_was_deleted_stays_deleted(tmp_path: Path) -> None:
     harness.fill()
     harness.age(73 * HOUR_MS)
     harness.rounds()
-    firsts = [harness.store.min_offset("T", queue_id) for queue_id in (0, 1)]
+    firsts = [harness.store.reader.min_offset("T", queue_id) for queue_id in (0, 1)]
     harness.store.abandon()
     with open_store(tmp_path) as store:
         assert [store.reader.min_offset("T", queue_id) for queue_id in (0, 1)] == firsts
@@ -146,7 +146,7 @@ def test_a_queue_that_lost_all_goes_on_where_it_was(tmp_path: Path) -> None:
     harness.fill()
     harness.age(73 * HOUR_MS)
     harness.rounds()
-    assert harness.store.min_offset("idle", 0) == harness.store.max_offset("idle", 0) == 2
+    assert harness.store.reader.min_offset("idle", 0) == harness.store.reader.max_offset("idle", 0) == 2
     harness.store.close()
     with open_store(tmp_path) as store:
         assert store.reader.max_offset("idle", 0) == 2
@@ -168,8 +168,8 @@ def test_index_files_of_deleted_messages_go(tmp_path: Path) -> None:
     files = len(list((tmp_path / "index").iterdir()))
     harness.rounds()
     assert 0 < len(list((tmp_path / "index").iterdir())) < files
-    assert harness.store.query("T", "k0", 32, 0, 1 << 60)[0] == []
-    assert len(harness.store.query("T", "k99", 32, 0, 1 << 60)[0]) == 1
+    assert harness.store.reader.query("T", "k0", 32, 0, 1 << 60)[0] == []
+    assert len(harness.store.reader.query("T", "k99", 32, 0, 1 << 60)[0]) == 1
 
 
 def test_what_is_not_on_the_disk_does_not_go(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_reserve_is_handed_out_as_memory_is_taken() -> None:
 
 def test_a_refused_connection_is_an_error() -> None:
     with pytest.raises(LoadError, match="Connection refused"):
-        load.drive(("127.0.0.1", free_port()), SENDS, connections=1, depth=1, requests=1)
+        load.drive(("127.0.0.1", free_port()), SENDS, load.Workload(1, 1, 1))
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def answering(*frames_back: bytes) -> Iterator[tuple[str, int]]:
 
 def test_answers_in_another_order_are_right() -> None:
     with answering(answer(2, queue_offset=1), answer(1)) as address:
-        assert load.drive(address, SENDS, connections=1, depth=2, requests=2).wrong == 0
+        assert load.drive(address, SENDS, load.Workload(1, 2, 2)).wrong == 0
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_answers_in_another_order_are_right() -> None:
 )
 def test_the_load_sees_wrong_answers_to_sends(answers: tuple[bytes, ...], complaint: str) -> None:
     with answering(*answers) as address, pytest.raises(LoadError, match=complaint):
-        load.drive(address, SENDS, connections=1, depth=2, requests=2)
+        load.drive(address, SENDS, load.Workload(1, 2, 2))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_load_sees_wrong_answers_to_sends(answers: tuple[bytes, ...], compla
 def test_the_load_sees_wrong_records(body: bytes, complaint: str) -> None:
     pull = [frames.pull_frame(0, 0, 1)]
     with answering(answer(1, body=body)) as address, pytest.raises(LoadError, match=complaint):
-        load.drive(address, pull, connections=1, depth=1, requests=1)
+        load.drive(address, pull, load.Workload(1, 1, 1))
 
 
 def flowing(lie: Lie) -> load.Load:

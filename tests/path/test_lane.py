@@ -50,11 +50,11 @@ def test_plain_sends_are_taken(harness: FastPathHarness) -> None:
     assert len(connection.output.writes) == 1
     assert harness.news == [{("T", 0), ("T", 1)}]
     harness.stats.gather()
-    assert (harness.stats.put_times, harness.store.max_offset("T", 0), harness.store.max_offset("T", 1)) == (
-        10,
-        5,
-        5,
-    )
+    assert (
+        harness.stats.put_times,
+        harness.store.reader.max_offset("T", 0),
+        harness.store.reader.max_offset("T", 1),
+    ) == (10, 5, 5)
 
 
 @pytest.mark.parametrize("piece_bytes", [64, 511, 7000])
@@ -72,7 +72,7 @@ def test_very_many_topics_are_told_apart(harness: FastPathHarness, piece_bytes: 
     harness.timers.run()
     assert not connection.slow
     assert connection.answers() == [(n, 0) for n in range(len(topics))]
-    assert [harness.store.max_offset(topic, 0) for topic in topics] == [1] * len(topics)
+    assert [harness.store.reader.max_offset(topic, 0) for topic in topics] == [1] * len(topics)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_queue_that_the_store_cannot_have_is_left(harness: FastPathHarness) ->
 
 def test_a_send_that_is_left_makes_no_queue(harness: FastPathHarness) -> None:
     FastPathConnection(harness).feed(plain(1, queue_id=1, DELAY="1"), plain(2, queue_id=1, long="x" * 33_000))
-    assert ("T", 1) not in harness.store.queues()
+    assert ("T", 1) not in harness.store.reader.queues()
 
 
 def test_a_message_without_a_unique_key_gets_one(harness: FastPathHarness) -> None:
@@ -116,8 +116,8 @@ def test_a_message_without_a_unique_key_gets_one(harness: FastPathHarness) -> No
     connection.feed(plain(1, UNIQ_KEY=""), keyless(2))
     harness.timers.run()
     assert [command.opaque for command in connection.slow] == [1]
-    entry = harness.store.entries("T", 0, 1, 1)[0]
-    record = harness.store.record_at(entry.physical_offset)
+    entry = harness.store.reader.entries("T", 0, 1, 1)[0]
+    record = harness.store.reader.record_at(entry.physical_offset)
     assert record is not None
     given = UniqueIds(HOST[:-4], 1, b"salt").at(harness.clock.now_ms())
     assert decode(record).properties_bytes == f"K\x01v\x02UNIQ_KEY\x01{given}\x02CLUSTER\x01c\x02".encode()
@@ -129,7 +129,7 @@ def test_one_way_sends_are_stored_and_not_answered(harness: FastPathHarness) -> 
     connection.feed(plain(1, oneway=True), plain(2))
     harness.timers.run()
     assert connection.answers() == [(2, 0)]
-    assert harness.store.max_offset("T", 0) == 2
+    assert harness.store.reader.max_offset("T", 0) == 2
 
 
 def test_answers_of_both_ways_keep_their_order(harness: FastPathHarness) -> None:
@@ -151,11 +151,11 @@ def test_a_failed_write_refuses_all_answers_of_the_turn_in_order(harness: FastPa
     heal()
     assert connection.answers() == [(1, NOT_AVAILABLE), (2, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
     assert other.answers() == [(4, NOT_AVAILABLE)]
-    assert (harness.news, harness.store.max_offset("T", 0)) == ([], 0)
+    assert (harness.news, harness.store.reader.max_offset("T", 0)) == ([], 0)
     connection.feed(plain(6))
     harness.timers.run()
     assert connection.answers()[-1] == (6, 0)
-    assert harness.store.max_offset("T", 0) == 1
+    assert harness.store.reader.max_offset("T", 0) == 1
 
 
 def test_no_room_for_a_queue_refuses_that_message(harness: FastPathHarness) -> None:
@@ -172,7 +172,7 @@ def test_sync_flush_holds_answers_and_news_until_the_sync(synced: FastPathHarnes
     connection.feed(plain(1), plain(2, WAIT="false"), delayed(3), plain(4))
     synced.timers.run()
     assert connection.answers() == [(2, 0)]
-    assert (synced.syncs, synced.news, synced.store.max_offset("T", 0)) == (1, [], 0)
+    assert (synced.syncs, synced.news, synced.store.reader.max_offset("T", 0)) == (1, [], 0)
     synced.turn.synced(synced.store.sync())
     synced.timers.run()
     assert connection.answers() == [(2, 0), (1, 0), (3, 0), (4, 0)]
@@ -226,7 +226,22 @@ def test_a_slow_disk_is_told_once(synced: FastPathHarness) -> None:
     synced.turn.synced(synced.store.sync())
     synced.timers.run()
     assert len(connection.answers()) == 2
-    assert synced.store.max_offset("T", 0) == 2
+    assert synced.store.reader.max_offset("T", 0) == 2
+
+
+def test_the_sync_timeout_can_change(synced: FastPathHarness) -> None:
+    connection = FastPathConnection(synced)
+    connection.feed(plain(1))
+    synced.timers.run()
+    synced.clock.advance(2000)
+    synced.turn.set_sync_timeout(3000)
+    synced.turn.expire()
+    synced.timers.run()
+    assert connection.answers() == []
+    synced.clock.advance(1000)
+    synced.turn.expire()
+    synced.timers.run()
+    assert connection.answers() == [(1, DISK_TIMEOUT)]
 
 
 def test_a_failed_sync_refuses_those_that_wait(synced: FastPathHarness) -> None:
@@ -276,7 +291,7 @@ def test_queues_of_a_topic_that_was_deleted_are_found_anew(harness: FastPathHarn
     connection.feed(plain(3))
     harness.timers.run()
     assert not connection.slow
-    assert harness.store.max_offset("T", 0) == 1
+    assert harness.store.reader.max_offset("T", 0) == 1
 
 
 def test_a_gate_finds_every_topic_and_none_that_went() -> None:

@@ -8,16 +8,17 @@ from pathlib import Path
 from firearrow._native.store.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process import Broker, Connection
+from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
 
 GROUP = "CG"
 QUICK = "--set", "timerPrecisionMs=100", "--set", "reviveInterval=100", "--set", "brokerName=b"
 
 
 @contextmanager
-def quick_broker(store: Path, *settings: str) -> Iterator[Broker]:
+def quick_broker(store: Path, *settings: str) -> Iterator[BrokerProcess]:
     """Revives within a moment. It must end well, and without a traceback in its log."""
-    with Broker(store, *QUICK, *settings) as broker:
+    with BrokerProcess(store, *QUICK, *settings) as broker:
         yield broker
         assert broker.stop() == 0
         assert "Traceback" not in broker.log.read_text()
@@ -32,7 +33,7 @@ def pop_ext(topic: str, **more: str) -> dict[str, str]:
     return ext | more
 
 
-def pop(connection: Connection, topic: str, **more: str) -> RemotingCommand:
+def pop(connection: ClientSocket, topic: str, **more: str) -> RemotingCommand:
     return connection.ask(RequestCode.POP_MESSAGE, pop_ext(topic, **more))
 
 
@@ -69,11 +70,11 @@ def ack_ext(answer: RemotingCommand, record: Record) -> dict[str, str]:
     }  # fmt: skip
 
 
-def ack(connection: Connection, answer: RemotingCommand, record: Record) -> RemotingCommand:
+def ack(connection: ClientSocket, answer: RemotingCommand, record: Record) -> RemotingCommand:
     return connection.ask(RequestCode.ACK_MESSAGE, ack_ext(answer, record))
 
 
-def until_popped(connection: Connection, topic: str, within_s: float = 15, **more: str) -> RemotingCommand:
+def until_popped(connection: ClientSocket, topic: str, within_s: float = 15, **more: str) -> RemotingCommand:
     deadline = time.monotonic() + within_s
     while (answer := pop(connection, topic, **more)).code != 0:
         assert time.monotonic() < deadline, answer.remark

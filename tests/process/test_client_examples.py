@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.process.running import Broker
+from tests.support.broker_process import BrokerProcess
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "CLIENT.md"
 PROGRAM = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.S)
@@ -23,7 +23,7 @@ def test_every_object_has_an_example() -> None:
 
 
 def test_the_programs_print_what_the_document_says(tmp_path: Path) -> None:
-    with Broker(tmp_path / "store") as broker:
+    with BrokerProcess(tmp_path / "store") as broker:
         assert broker.name_server is not None
         environment = os.environ | {"NAMESRV_ADDR": "{}:{}".format(*broker.name_server)}
         for program, output in examples():

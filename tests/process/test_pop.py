@@ -10,9 +10,19 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow._native.wire.command import RemotingCommand
+from tests.process.pops import (
+    GROUP,
+    QUICK,
+    ack,
+    ack_ext,
+    bodies,
+    pop,
+    pop_ext,
+    quick_broker,
+    records,
+    until_popped,
+)
 from tests.support.broker_process import BrokerProcess
-from tests.support.client_socket import ClientSocket
 from tests.support.messages import read_messages
 from tests.support.requests import send, send_ext
 
@@ -22,71 +32,13 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One for all that need no other: each test pops from a topic of its own."""
-    with BrokerProcess(tmp_path_factory.mktemp("pop") / "store", *QUICK) as broker:
+    with quick_broker(tmp_path_factory.mktemp("pop") / "store") as broker:
         yield broker
 
 
 @pytest.fixture
 def topic() -> str:
     return f"T{next(_numbers)}"
-
-
-def pop_ext(topic: str, **more: str) -> dict[str, str]:
-    ext = {
-        "consumerGroup": GROUP, "topic": topic, "queueId": "-1", "maxMsgNums": "32", "invisibleTime": "60000",
-        "pollTime": "0", "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "expType": "TAG", "exp": "*",
-        "order": "false",
-    }  # fmt: skip
-    return ext | more
-
-
-def pop(connection: ClientSocket, topic: str, **more: str) -> RemotingCommand:
-    return connection.ask(RequestCode.POP_MESSAGE, pop_ext(topic, **more))
-
-
-def records(answer: RemotingCommand) -> list[Record]:
-    found, at = [], 0
-    while at < len(answer.body):
-        size = int.from_bytes(answer.body[at : at + 4], "big")
-        found.append(decode(answer.body[at : at + size]))
-        at += size
-    return found
-
-
-def bodies(answer: RemotingCommand) -> list[bytes]:
-    return [record.body for record in records(answer)]
-
-
-def receipt(answer: RemotingCommand, record: Record) -> str:
-    """As the Java client makes it."""
-    if "POP_CK" in record.properties:
-        return record.properties["POP_CK"]
-    starts = {tuple(one.split()[:2]): one.split()[2] for one in answer.ext["startOffsetInfo"].split(";")}
-    start = starts["0", str(record.queue_id)]
-    words = [start, *(answer.ext[name] for name in ("popTime", "invisibleTime", "reviveQid")), "0", "b"]
-    return " ".join([*words, str(record.queue_id), str(record.queue_offset)])
-
-
-def ack_ext(answer: RemotingCommand, record: Record) -> dict[str, str]:
-    text = receipt(answer, record)
-    retried = text.split()[4] == "1"
-    topic = f"%RETRY%{GROUP}_{record.topic}" if retried else record.topic
-    return {
-        "consumerGroup": GROUP, "topic": topic, "queueId": str(record.queue_id),
-        "offset": str(record.queue_offset), "extraInfo": text,
-    }  # fmt: skip
-
-
-def ack(connection: ClientSocket, answer: RemotingCommand, record: Record) -> RemotingCommand:
-    return connection.ask(RequestCode.ACK_MESSAGE, ack_ext(answer, record))
-
-
-def until_popped(connection: ClientSocket, topic: str, within_s: float = 15, **more: str) -> RemotingCommand:
-    deadline = time.monotonic() + within_s
-    while (answer := pop(connection, topic, **more)).code != 0:
-        assert time.monotonic() < deadline, answer.remark
-        time.sleep(0.05)
-    return answer
 
 
 def test_each_message_is_taken_once(tmp_path: Path) -> None:

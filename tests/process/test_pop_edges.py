@@ -10,7 +10,18 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process.test_pop import GROUP, QUICK, ack, ack_ext, bodies, pop, pop_ext, records, until_popped
+from tests.process.pops import (
+    GROUP,
+    QUICK,
+    ack,
+    ack_ext,
+    bodies,
+    pop,
+    pop_ext,
+    quick_broker,
+    records,
+    until_popped,
+)
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.messages import read_messages
@@ -25,7 +36,7 @@ ORDERED = {"order": "true", "queueId": "0"}
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One for all that need no other: each test pops from a topic of its own."""
     store = tmp_path_factory.mktemp("pop") / "store"
-    with BrokerProcess(store, *QUICK, "--set", "enablePropertyFilter=true") as broker:
+    with quick_broker(store, "--set", "enablePropertyFilter=true") as broker:
         yield broker
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from tests.process.test_pop import ack_ext, bodies, records, until_popped
+from tests.process.pops import ack_ext, bodies, records, until_popped
 from tests.store.test_golden import Golden
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket

@@ -9,7 +9,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from tests.process.test_pop import GROUP, QUICK, ack, bodies, pop, pop_ext, records, until_popped
+from tests.process.pops import GROUP, ack, bodies, pop, pop_ext, quick_broker, records, until_popped
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import send, topic_ext
@@ -24,7 +24,7 @@ ASKED = RequestCode.NOTIFICATION, RequestCode.POLLING_INFO, RequestCode.PEEK_MES
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One for all that need no other: each test looks at a topic of its own."""
-    with BrokerProcess(tmp_path_factory.mktemp("pop") / "store", *QUICK) as broker:
+    with quick_broker(tmp_path_factory.mktemp("pop") / "store") as broker:
         yield broker
 
 

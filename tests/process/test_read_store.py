@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.store import CommitLog, Record
-from tests.process import Broker
-from tests.process.requests import send
 from tests.store.test_golden import Golden, assert_same
+from tests.support.broker_process import BrokerProcess
+from tests.support.requests import send
 from tests.wire_golden.replay import AS_RECORDED
 
 SETTINGS = [word for key, value in AS_RECORDED.items() for word in ("--set", f"{key}={value}")]
@@ -22,7 +22,7 @@ def read(root: Path) -> dict[int, Record]:
 @pytest.mark.parametrize("name", ["store-apache", "store-apache-crashed"])
 def test_a_store_is_read_while_a_broker_runs_on_it(name: str, tmp_path: Path) -> None:
     golden = Golden(name, tmp_path)
-    with Broker(golden.root, *SETTINGS) as broker, broker.connect() as client:
+    with BrokerProcess(golden.root, *SETTINGS) as broker, broker.connect() as client:
         records = read(golden.root)
         told = [message for _, queue in golden.queues() for message in queue["messages"]]
         assert len(told) > 400

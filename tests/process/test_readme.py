@@ -8,28 +8,63 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.readme_examples import README, examples, with_name_server
 from tests.support.broker_process import BrokerProcess
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+
+def run(example: str) -> list[str]:
+    """Lines that the example printed, run in a separate process as a reader would."""
+    done = subprocess.run(
+        [sys.executable, "-c", example], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
-def test_the_python_examples_run(tmp_path: Path) -> None:
-    """One after the other, each in a process of its own, as a reader would."""
-    examples = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.S)
-    said = []
+def run_clients(broker: BrokerProcess) -> list[list[str]]:
+    assert broker.name_server is not None
+    port = broker.name_server[1]
+    return [run(with_name_server(example, port)) for example in examples("Python", "python")]
+
+
+def test_the_python_clients_run(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker:
-        assert broker.name_server is not None
-        for example in examples:
-            text = example.replace("9876", str(broker.name_server[1])).replace(
-                "/path/to/store", str(broker.store)
-            )
-            done = subprocess.run(
-                [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False
-            )
-            assert done.returncode == 0, done.stderr
-            said.append(done.stdout.splitlines())
-    assert said == [
-        ["SEND_OK 0", "orders new ('42',) b'hello'"],
-        ["SEND_OK"],
-        ["orders 0 42 b'hello'", f"orders {said[2][1].split()[1]} None b'hello again'"],
-    ]
+        assert run_clients(broker) == [["SEND_OK 0", "orders new ('42',) b'hello'"], ["SEND_OK"]]
+
+
+def test_the_store_is_read_while_the_broker_runs(tmp_path: Path) -> None:
+    [example] = examples("Read a store", "python")
+    with BrokerProcess(tmp_path / "store") as broker:
+        run_clients(broker)
+        first, second = run(example.replace("/path/to/store", str(broker.store)))
+    assert first == "orders 0 42 b'hello'"
+    assert re.fullmatch(r"orders [01] None b'hello again'", second)
+
+
+COMMANDS = re.findall(r"^firearrow (\w+) {2,}", README.read_text("utf-8"), re.M)
+SUBCOMMANDS = {
+    "store": ("verify", "repair", "dump", "stat", "backup"),
+    "spark": ("replay", "redrive", "export", "import", "copy", "audit"),
+}
+
+
+def help_of(*words: str) -> str:
+    program = "from firearrow.broker.cli import main; main()"
+    command = [sys.executable, "-c", program, *words, "--help"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_the_commands_are_those_of_the_program() -> None:
+    listed = help_of().split("Commands:")[1]
+    assert sorted(COMMANDS) == sorted(re.findall(r"^  (\w+) ", listed, re.M))
+
+
+@pytest.mark.parametrize("command", SUBCOMMANDS)
+def test_subcommands_are_named(command: str) -> None:
+    listed = help_of(command)
+    [line] = re.findall(rf"^firearrow {command} +(.*)$", README.read_text("utf-8"), re.M)
+    for name in SUBCOMMANDS[command]:
+        assert re.search(rf"^  {name} ", listed, re.M), name
+        assert name in line

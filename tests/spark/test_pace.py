@@ -42,7 +42,7 @@ def check(clock: ManualClock, amount: float, rate: float, step: float) -> None:
 @pytest.mark.parametrize("limit", [("--rate", "messages", 10), ("--bytes-rate", "bytes", 1000)])
 def test_a_replay_keeps_its_rates(
     store: KnownStore, broker: "LocalBroker", topics: Callable[..., str], paced: Callable[[ModuleType], ManualClock],
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, count: str, rate: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, str, int],
 ) -> None:  # fmt: skip
     option, count, rate = limit
     monkeypatch.setattr(forwarding, "BATCH_BYTES", STEP_BYTES)

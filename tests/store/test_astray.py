@@ -8,7 +8,7 @@ import pytest
 
 from firearrow._native.store.store import MessageStore
 from tests.damage.filled import messages
-from tests.support.stores import QUEUE_FILE_BYTES, open_store, properties_of, put
+from tests.support.stores import QUEUE_FILE_BYTES, drop_segments, open_store, properties_of, put
 
 COUNT = 60
 TOPICS = ("A", "B", "C")

@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.store.dispatch import multi_names
 from firearrow._native.store.places import Placed, PutRefused
 from firearrow._native.store.segment import fail_next, heal
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import InnerMessage, MessageStore
 from tests.support.stores import HOST, bodies, item, open_store, properties_of, put
 
 

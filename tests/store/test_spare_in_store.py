@@ -10,7 +10,7 @@ import pytest
 
 from firearrow._native.store import spare as module
 from firearrow._native.store.store import MessageStore
-from tests.support.stores import bodies, needs_zeroing, open_store, put
+from tests.support.stores import bodies, drop_segments, needs_zeroing, open_store, put
 
 EVER = 1 << 60
 
@@ -18,7 +18,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from firearrow._native.store import names, sole, spare
-from tests.support.stores import open_store, put
+from tests.support.stores import drop_segments, open_store, put
 root, last = Path(sys.argv[1]), int(sys.argv[2])
 sole.PIECE_BYTES = 1024
 calls = 0

@@ -7,6 +7,7 @@ from firearrow._native.path.gate import Gate
 from firearrow._native.path.holds import Queue
 from firearrow._native.path.lane import Front
 from firearrow._native.path.send import Sender
+from firearrow._native.store.store import InnerMessage
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.uniqueid import UniqueIds
@@ -62,7 +63,7 @@ class FastPathHarness(Harness):
 
     def __init__(self, folder: Path, *, sync_flush: bool = False) -> None:
         store = open_store(folder, segment_bytes=1 << 20, sync_flush=sync_flush)
-        super().__init__(folder, store=store, sync_flush=sync_flush, sync_timeout_ms=1000)
+        super().__init__(folder, store=store, sync_timeout_ms=1000)
         self.stats = Stats("c", self.clock.now_ms())
         self.news: list[set[Queue]] = []
         self.listeners.append(self.news.append)
@@ -76,8 +77,8 @@ class FastPathHarness(Harness):
 
     def park(self, connection: FastPathConnection, command: RemotingCommand) -> None:
         placed = self.store.put(
-            "T", 0, b"slow", b"", flag=0, sys_flag=0, born_timestamp=0, born_host=HOST, store_host=HOST,
+            InnerMessage("T", 0, b"slow", b"", born_timestamp=0, born_host=HOST, store_host=HOST),
             now_ms=self.clock.now_ms(),
-        )  # fmt: skip
+        )
         peer: Peer = connection  # type: ignore[assignment]
         self.turn.park(placed.end, ("T", 0), peer, command.answer(ResponseCode.SUCCESS))

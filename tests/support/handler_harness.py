@@ -29,7 +29,7 @@ from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicTable
+from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
 
@@ -48,6 +48,10 @@ class FakeStore:
     near: bool = True
     min_physical: int = 0
     dropped: list[str] = field(default_factory=list)
+
+    @property
+    def reader(self) -> "FakeStore":
+        return self
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return self.begins.get((topic, queue_id), 0)

@@ -12,11 +12,22 @@ from firearrow._native.path.holds import Queue
 from firearrow._native.path.news import News
 from firearrow._native.path.turn import Turn
 from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.store import MessageStore, StoreConfig
+from firearrow.broker.config import Config
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.messages import Message
+from firearrow.broker.options import Options
+from firearrow.broker.parts import Parts, State
+from firearrow.broker.services.saver import Saver
+from firearrow.broker.stats import Stats
+from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.locks import RebalanceLocks
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.request_modes import RequestModes
+from firearrow.broker.tables.topics import TopicTable
 from tests.support.clock import NOW_MS, ManualClock
 from tests.support.loop import ManualLoop
 
@@ -36,7 +47,6 @@ class Harness:
         now_ms: int = NOW_MS,
         store: MessageStore | None = None,
         *,
-        sync_flush: bool = False,
         sync_timeout_ms: int = 5000,
     ) -> None:
         self.clock = ManualClock(now_ms)
@@ -58,8 +68,8 @@ class Harness:
         news = News()
         news.listen(self._notify, crowd=("all",))
         self.turn = Turn(
-            self.loop, self.store, self.clock, sync_flush=sync_flush, sync_timeout_ms=sync_timeout_ms,
-            news=news, sync_soon=self._sync_soon, full=str, journal=self.journal,
+            self.loop, self.store, self.clock, sync_timeout_ms=sync_timeout_ms, news=news,
+            sync_soon=self._sync_soon, full=str, journal=self.journal,
         )  # fmt: skip
         self.appender = Appender(
             self.store, self.turn, self.clock, HOST, levels=len(levels_ms), schedule=self._schedule
@@ -95,8 +105,8 @@ class Harness:
 
     def records(self, topic: str, queue_id: int = 0) -> list[Record]:
         """Every visible message of a queue."""
-        entries = self.store.entries(topic, queue_id, 0, self.store.max_offset(topic, queue_id))
-        found: list[Any] = [self.store.record_at(entry.physical_offset) for entry in entries]
+        entries = self.store.reader.entries(topic, queue_id, 0, self.store.reader.max_offset(topic, queue_id))
+        found: list[Any] = [self.store.reader.record_at(entry.physical_offset) for entry in entries]
         return [decode(record) for record in found]
 
     def bodies(self, topic: str, queue_id: int = 0) -> list[bytes]:

@@ -14,7 +14,6 @@ from firearrow.broker.life.timers.recall import Handle, recall_handle, recalling
 from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options
-from firearrow.broker.stats import Stats
 from tests.support.harness import HOST, Harness
 
 TIMER = "rmq_sys_wheel_timer"

@@ -14,7 +14,7 @@ from firearrow.broker.messages import Message
 from firearrow.broker.options import Options
 from firearrow.broker.tables.clients import ClientTable, Member
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicTable
+from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from tests.support.harness import HOST, Harness
 from tests.support.peers import RecordedPeer
 
@@ -106,7 +106,7 @@ class TransactionHarness(Harness):
 
 def asked_for(harness: TransactionHarness, request: RemotingCommand) -> Record:
     """The half message that a check request names; asserts what the request contains."""
-    raw = harness.store.record_at(int(request.ext["commitLogOffset"]))
+    raw = harness.store.reader.record_at(int(request.ext["commitLogOffset"]))
     assert raw is not None
     half = decode(raw)
     assert request.code == RequestCode.CHECK_TRANSACTION_STATE

@@ -14,7 +14,7 @@ from firearrow.broker.upkeep.backup import BEFORE, UNFINISHED, Wanted, backup
 from firearrow.broker.upkeep.manifest import NAME, Manifest
 from firearrow.broker.upkeep.stat import stat
 from firearrow.broker.upkeep.verify import verify
-from tests.support.stores import bodies, needs_zeroing, open_store, put
+from tests.support.stores import bodies, drop_segments, needs_zeroing, open_store, put
 from tests.upkeep.backup_rounds import one_round
 from tests.upkeep.damaged import LOG_0, QUEUES, body, files_of, flip, made, unpacked
 from tests.upkeep.tool import run

@@ -33,7 +33,7 @@ def harness(store: MessageStore) -> HandlerHarness:
     harness.groups.find("G")
     harness.serve(
         OffsetsHandler(
-            harness.offsets, harness.topics, harness.groups, store, harness.config, keep=lambda: None
+            store, harness.topics, harness.groups, harness.offsets, harness.config, keep=lambda: None
         ),
         QueuesHandler(store),
     )
@@ -69,7 +69,7 @@ def test_a_new_group_begins_at_zero_where_messages_are_and_nowhere_else(harness:
 
 
 def test_asking_makes_no_queue(harness: HandlerHarness, store: MessageStore) -> None:
-    before = sorted(store.queues())
+    before = sorted(store.reader.queues())
     for code in (14, 29, 30, 31, 32):
         harness.ask(code, {"consumerGroup": "G", "topic": "U", "queueId": 7, "timestamp": 0})
-    assert sorted(store.queues()) == before
+    assert sorted(store.reader.queues()) == before

@@ -9,7 +9,7 @@ from firearrow.broker.services.registrar import addresses
 from firearrow.broker.tables import announcement
 from firearrow.broker.tables.announcement import Announcement, Identity
 from firearrow.broker.tables.registration import register_body
-from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from tests.golden import session
 from tests.support.name_server_harness import NameServerHarness
 
@@ -39,7 +39,7 @@ def test_our_request_is_apaches() -> None:
 def test_many_topics_go_in_parts_that_all_take_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(announcement, "PART_TOPICS", 4)
     harness = NameServerHarness()
-    topics = TopicTable(harness.clock, cluster="C", broker="own")
+    topics = TopicTable(harness.clock, TopicSettings(cluster="C", broker="own"))
     for queues in (4, 8):
         topics.update_all([TopicConfig(f"N{n}", queues, queues) for n in range(10)])
         told = Announcement.of(Identity("C", "own", "h", 1), topics.version, topics.configs(), 6)

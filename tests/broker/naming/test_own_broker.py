@@ -6,13 +6,13 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
 from firearrow.broker.tables.announcement import Announcement, Identity
-from firearrow.broker.tables.topics import TopicTable
+from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from tests.support.name_server_harness import HERE, NameServerHarness
 from tests.support.peers import RecordedPeer
 
 
 def told(harness: NameServerHarness, host: str = "", permission: int = 6) -> Identity:
-    topics = TopicTable(harness.clock, cluster="C", broker="own")
+    topics = TopicTable(harness.clock, TopicSettings(cluster="C", broker="own"))
     identity = Identity("C", "own", host, 10911)
     announcement = Announcement.of(identity, topics.version, topics.configs(), permission)
     harness.routes.register(announcement.registration(), None)

@@ -20,7 +20,7 @@ from firearrow.broker.tables.announcement import Identity
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.registration import Registration, register_body
 from firearrow.broker.tables.routes import Live
-from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from tests.support.clock import ManualClock
 from tests.support.name_server_harness import NameServerHarness
 from tests.support.peers import RecordedPeer

@@ -20,7 +20,7 @@ from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import POP, PULL, RequestMode, RequestModes
-from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from tests.broker.tables.golden_config import config_file
 from tests.support.clock import ManualClock
 from tests.support.handler_harness import HandlerHarness
