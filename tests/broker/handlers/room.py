@@ -41,13 +41,17 @@ class Entry:
 
 @dataclass
 class MadeUpStore:
-    """Queues as lists of store times. `begins` cuts a queue's head; `near`: all is near the log's end."""
+    """Queues as lists of store times; its own reader. `begins` cuts a queue's head; `near`: all is near the end."""
 
     times: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     begins: dict[tuple[str, int], int] = field(default_factory=dict)
     near: bool = True
     min_physical: int = 0
     dropped: list[str] = field(default_factory=list)
+
+    @property
+    def reader(self) -> "MadeUpStore":
+        return self
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return self.begins.get((topic, queue_id), 0)
