@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
+from typing import final
 
 from firearrow._native.store.cleaning import StoreCleaner
 from firearrow._native.store.faults import StoreDamaged as StoreDamaged
@@ -37,25 +38,28 @@ class StoreConfig:
     lmq: bool = False
     """Messages may name light queues (%LMQ%…) that get an entry, too."""
 
-@dataclass(slots=True)
+@final
 class InnerMessage:
-    """A message, or a batch of them, as it goes into the store (Apache: MessageExtBrokerInner).
+    """A message or a batch, as it goes into the store (Apache: MessageExtBrokerInner). Only the store reads it.
 
     Hosts are 4 or 16 address bytes + i32 port; the store sets the IPv6 bits of `sys_flag`. tagsCode and keys are read
     from `properties`. Of a batch, `body` has all items, with properties and flags of their own (wire-protocol §3.4).
     """
 
-    topic: str
-    queue_id: int
-    body: bytes
-    properties: bytes
-    born_timestamp: int
-    born_host: bytes
-    store_host: bytes
-    flag: int = 0
-    sys_flag: int = 0
-    reconsume_times: int = 0
-    prepared_offset: int = 0
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        born_timestamp: int,
+        born_host: bytes,
+        store_host: bytes,
+        flag: int = 0,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        prepared_offset: int = 0,
+    ) -> None: ...
 
 class MessageStore:
     """One open store folder. One thread calls everything but `sync`; readers see entries below `confirmed` only."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -65,19 +66,20 @@ class StoreConfig:
     lmq: bool = False
 
 
-@dataclass(slots=True)
-class InnerMessage:
+@cython.final
+@cython.dataclasses.dataclass
+cdef class InnerMessage:
     topic: str
-    queue_id: int
+    queue_id: int64_t
     body: bytes
     properties: bytes
-    born_timestamp: int
+    born_timestamp: int64_t
     born_host: bytes
     store_host: bytes
-    flag: int = 0
-    sys_flag: int = 0
-    reconsume_times: int = 0
-    prepared_offset: int = 0
+    flag: int32_t = 0
+    sys_flag: int32_t = 0
+    reconsume_times: int32_t = 0
+    prepared_offset: int64_t = 0
 
 
 cdef inline Text text_of(bytes data):
@@ -180,32 +182,30 @@ cdef class MessageStore:
 
     # ---- appending ----
 
-    def put(self, given not None, *, int64_t now_ms):
+    def put(self, InnerMessage given not None, *, int64_t now_ms):
         cdef Message message
         cdef bytes name = self.checked_topic(given.topic, given.queue_id)
-        cdef bytes body = given.body, properties = given.properties, born_host = given.born_host, store_host = given.store_host
         cdef int64_t end
-        if len(body) > self.max_message_bytes:
+        if len(given.body) > self.max_message_bytes:
             illegal("body")
-        if len(properties) > PROPERTIES_BYTES_MAX:
+        if len(given.properties) > PROPERTIES_BYTES_MAX:
             raise PutRefused(PutStatus.PROPERTIES_SIZE_EXCEEDED, "properties")
-        fill(&message, name, given, born_host, store_host, now_ms)
-        message.body, message.properties, message.flag = text_of(body), text_of(properties), given.flag
+        fill(&message, name, given, now_ms)
+        message.body, message.properties, message.flag = text_of(given.body), text_of(given.properties), given.flag
         message.prepared_offset = given.prepared_offset
         queue = self.dispatch.queue_of(name, message.queue_id, True) if is_queued(message.sys_flag) else None
         self.check_fits(record_bytes(&message))
         end = self.stage(&message, NULL, queue)
         return Placed(message.physical_offset, message.queue_offset, end, (message.physical_offset,), now_ms)
 
-    def put_batch(self, given not None, *, int64_t now_ms):
+    def put_batch(self, InnerMessage given not None, *, int64_t now_ms):
         cdef Message message
         cdef bytes name = self.checked_topic(given.topic, given.queue_id)
-        cdef bytes items = given.body, born_host = given.born_host, store_host = given.store_host
         cdef int64_t end = 0, first = -1, total = 0
-        if len(items) > self.max_message_bytes or given.sys_flag & SYS_TRANSACTION:
+        if len(given.body) > self.max_message_bytes or given.sys_flag & SYS_TRANSACTION:
             illegal("batch")
-        parts = items_of(items)
-        fill(&message, name, given, born_host, store_host, now_ms)
+        parts = items_of(given.body)
+        fill(&message, name, given, now_ms)
         message.prepared_offset = 0
         for flag, body, properties in parts:
             if self.dispatch.lmq and b"INNER_MULTI_QUEUE_OFFSET" in properties:
@@ -402,16 +402,16 @@ cdef bint is_queued(int32_t sys_flag):
     return sys_flag & SYS_TRANSACTION != SYS_PREPARED and sys_flag & SYS_TRANSACTION != SYS_ROLLBACK
 
 
-cdef int fill(Message *message, bytes topic, given, bytes born_host, bytes store_host, int64_t now_ms) except -1:
+cdef int fill(Message *message, bytes topic, InnerMessage given, int64_t now_ms) except -1:
     """What all records of a put share. Hosts of a wrong length are the caller's mistake."""
-    if len(born_host) not in (8, 20) or len(store_host) not in (8, 20):
+    if len(given.born_host) not in (8, 20) or len(given.store_host) not in (8, 20):
         raise ValueError("a host is 4 or 16 address bytes and 4 bytes of port")
-    message.topic, message.born_host, message.store_host = text_of(topic), text_of(born_host), text_of(store_host)
-    message.queue_id = given.queue_id
-    message.sys_flag = <int32_t> given.sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6)
-    if len(born_host) == 20:
+    message.topic, message.born_host, message.store_host = text_of(topic), text_of(given.born_host), text_of(given.store_host)
+    message.queue_id = <int32_t> given.queue_id
+    message.sys_flag = given.sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6)
+    if len(given.born_host) == 20:
         message.sys_flag |= SYS_BORN_V6
-    if len(store_host) == 20:
+    if len(given.store_host) == 20:
         message.sys_flag |= SYS_STORE_V6
     message.born_time, message.store_time = given.born_timestamp, now_ms
     message.reconsume_times = given.reconsume_times
